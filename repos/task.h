@@ -1,0 +1,33 @@
+/*
+ * task.h - one task: a snapshot, a problem, a command and the ids that must pass.
+ *
+ * Plain data. Every pointer lies in the arena the task was read into and lives as long as it.
+ */
+#pragma once
+#include "base/arena.h"
+#include "base/digest.h"
+#include "base/err.h"
+#include <stdint.h>
+
+struct str_list { const char **items; uint32_t count; };
+
+struct task {
+    const char *id;                 /* instance_id: 1..256 bytes, no control characters, no '/' at its ends */
+    const char *repo;               /* name below the repos root at import */
+    const char *base_commit;        /* 40 hex */
+    const char *problem_statement;
+    const char *patch;              /* true fix; "" when none. Never shown to a policy */
+    const char *test_patch;         /* diff whose result is the hidden test overlay; "" when none */
+    struct str_list fail_to_pass, pass_to_pass;
+    const char *test_cmd;
+    const char *reader;             /* "auto", "pytest", "tap", "exit" */
+    const char *environment;        /* "host" or an image digest */
+    const char *split;
+    double   timeout_s;
+    uint64_t memory_mb;
+    const char *extra_json;         /* unknown fields, one JSON object; "{}" when none */
+    /* set at import */
+    const char *base_tree;          /* 40 hex: git tree id of the base tree incl. set-up layer, in our object store */
+    struct digest snapshot;         /* environment + base tree */
+    struct digest definition;       /* everything a verdict depends on beside the patched tree */
+};
