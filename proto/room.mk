@@ -1,0 +1,31 @@
+# proto: what others must read: generated protobuf code, record framing, and gRPC over nghttp2.
+PROTO_NAMES := verdict rollout trajectory policy catalog
+PROTO_GEN_H := $(addprefix $(B)/gen/assay/v1/,$(addsuffix .pb-c.h,$(PROTO_NAMES)))
+PROTO_GEN_C := $(PROTO_GEN_H:.h=.c)
+PROTO_GEN_OBJS := $(PROTO_GEN_C:.c=.o)
+PROTO_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard proto/*.c))
+LIBS_proto := $(shell pkg-config --libs libprotobuf-c libnghttp2 libuv)
+
+$(B)/libproto.a: $(PROTO_OBJS) $(PROTO_GEN_OBJS)
+	@rm -f $@; $(AR) rcs $@ $^
+
+# Whoever includes a generated header lists $(PROTO_GEN_H) order-only, so that it is there before the first compile.
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: proto/%.proto
+	@mkdir -p $(B)/gen
+	@$(if $(V),,echo "PROTOC $<")
+	$(Q)protoc-c -Iproto --c_out=$(B)/gen $<
+
+# -w: generated code keeps its own style.
+$(PROTO_GEN_OBJS): $(B)/gen/%.o: $(B)/gen/%.c | $(PROTO_GEN_H)
+	$(Q)$(CC) $(CFLAGS) -w -c -o $@ $<
+
+# The same schema for Python callers (tests, examples): build/py on PYTHONPATH, `from assay.v1 import rollout_pb2_grpc`.
+.PHONY: pystubs
+PYSTUBS_OK := build/py/.ok
+pystubs: $(PYSTUBS_OK)
+$(PYSTUBS_OK): build/venv/.ok $(wildcard proto/assay/v1/*.proto)
+	@mkdir -p build/py/assay/v1
+	@$(PY) -m grpc_tools.protoc -Iproto --python_out=build/py --grpc_python_out=build/py $(sort $(wildcard proto/assay/v1/*.proto))
+	@touch build/py/assay/__init__.py build/py/assay/v1/__init__.py $@
+
+-include $(PROTO_OBJS:.o=.d) $(PROTO_GEN_OBJS:.o=.d)
