@@ -99,7 +99,7 @@ MUST_CHECK int wire_read_list_tasks(struct list_tasks_request *out, struct arena
 MUST_CHECK int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t count, const char *next, struct err *err);
 
 /* Policy: the message itself is the record; the server checks it, stamps the time and keeps the bytes. */
-struct policy_facts { uint64_t version; const char *made_by; };
+struct policy_facts { uint64_t version; const char *made_by, *manifest_sha256; };
 MUST_CHECK int wire_read_publish(struct policy_facts *out, struct buf *record, struct arena *a, const void *bytes, size_t n,
                                  uint64_t now_unix_ns, struct err *err);
 MUST_CHECK int wire_read_policy(struct policy_facts *out, struct arena *a, const void *record, size_t n, struct err *err);

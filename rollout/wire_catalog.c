@@ -144,6 +144,14 @@ int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t 
     return wire_pack(out, &m, err);
 }
 
+static int policy_facts_of(struct policy_facts *out, struct arena *a, const Assay__V1__PolicyVersion *p, struct err *err)
+{
+    out->version = p->version;
+    out->made_by = wire_text(a, "policy.made_by", p->made_by, WIRE_ID_MAX, err);
+    out->manifest_sha256 = wire_text(a, "policy.manifest_sha256", p->manifest_sha256, DIGEST_HEX_SIZE, err);
+    return out->made_by != NULL && out->manifest_sha256 != NULL ? 0 : err->code;
+}
+
 int wire_read_publish(struct policy_facts *out, struct buf *record, struct arena *a, const void *bytes, size_t n,
                       uint64_t now_unix_ns, struct err *err)
 {
@@ -166,8 +174,7 @@ int wire_read_publish(struct policy_facts *out, struct buf *record, struct arena
     for (size_t i = 0; i < p->n_metrics; i++)
         if (wire_text(a, "policy.metrics key", p->metrics[i]->key, WIRE_LABEL_MAX, err) == NULL)
             return err->code;
-    out->version = p->version;
-    if ((out->made_by = wire_text(a, "policy.made_by", p->made_by, WIRE_ID_MAX, err)) == NULL)
+    if (policy_facts_of(out, a, p, err) < 0)
         return err->code;
     p->created_unix_ns = now_unix_ns;
     return wire_pack(record, p, err);
@@ -178,9 +185,7 @@ int wire_read_policy(struct policy_facts *out, struct arena *a, const void *reco
     own_message Assay__V1__PolicyVersion *m = wire_unpack(&assay__v1__policy_version__descriptor, "PolicyVersion", record, n, err);
     if (m == NULL)
         return err->code;
-    out->version = m->version;
-    out->made_by = wire_text(a, "made_by", m->made_by, WIRE_ID_MAX, err);
-    return out->made_by != NULL ? 0 : err->code;
+    return policy_facts_of(out, a, m, err);
 }
 
 int wire_read_current(const char **out_made_by, struct arena *a, const void *bytes, size_t n, struct err *err)
