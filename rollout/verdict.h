@@ -15,6 +15,7 @@ enum test_status {
     TEST_STATUS_COUNT
 };
 const char *test_status_name(enum test_status s);       /* "PASSED" ... never NULL */
+enum test_status test_status_worse(enum test_status a, enum test_status b); /* what two results for one id come to */
 
 struct test_result {
     const char *id;             /* exact, valid UTF-8 (foreign bytes that are not are escaped) */
