@@ -1,0 +1,301 @@
+/*
+ * task.c - one JSONL record as a struct task, and back.
+ *
+ * Task files come from outside: every known field has one row that says its type and whether it must
+ * be there, and a wrong one is named with the task's id. A field that is not known is kept, not
+ * judged: other tools put theirs beside ours.
+ */
+#include "repos/repos.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+/* One record: a large patch is a few MiB, so 64 MiB is a broken file rather than a task. */
+#define RECORD_SIZE_MAX ((size_t)64 << 20)
+#define ID_SIZE_MAX     256
+#define TEST_ID_SIZE_MAX 4096
+#define TESTS_MAX       200000
+#define NAME_SIZE_MAX   1024
+#define CMD_SIZE_MAX    65536
+#define TIMEOUT_S_MIN   0.1
+#define TIMEOUT_S_MAX   86400.0
+#define TIMEOUT_S       300.0
+#define MEMORY_MB_MIN   16
+#define MEMORY_MB_MAX   1048576
+#define MEMORY_MB       2048
+
+static void own_json_done(json_t **j) { json_decref(*j); }
+#define own_json __attribute__((cleanup(own_json_done))) json_t
+
+struct reading {
+    json_t       *root;
+    struct arena *a;
+    const char   *id;           /* quoted, for messages */
+    struct err   *err;
+};
+
+static const char *type_name(const json_t *j)
+{
+    switch (json_typeof(j)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a number";
+    case JSON_TRUE: case JSON_FALSE: return "a boolean";
+    case JSON_NULL: return "null";
+    }
+    return "something else";
+}
+
+static bool has_control(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
+            return true;
+    return false;
+}
+
+static int wrong_type(struct reading *r, const char *name, const char *want, const json_t *got)
+{
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: want %s, got %s", r->id, name, want, type_name(got));
+}
+
+/* Take field `name` (or its alias) out of the record. null counts as absent. */
+static int take(struct reading *r, json_t **out, const char *name, const char *alias)
+{
+    json_t *j = json_object_get(r->root, name);
+    json_t *other = alias != NULL ? json_object_get(r->root, alias) : NULL;
+    if (j != NULL && other != NULL)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s is there twice, also as %s; keep one", r->id, name, alias);
+    j = j != NULL ? j : other;
+    *out = j == NULL || json_is_null(j) ? NULL : json_incref(j);
+    if (json_object_del(r->root, name) != 0 && alias != NULL)
+        (void)json_object_del(r->root, alias);
+    return 0;
+}
+
+/* `fallback` NULL: the field must be there and not be empty. `line`: one line without control characters. */
+static int take_text(struct reading *r, const char **out, const char *name, const char *fallback, size_t size_max, bool line)
+{
+    own_json *j = NULL;
+    int rc = take(r, &j, name, NULL);
+    if (rc < 0)
+        return rc;
+    if (j != NULL && !json_is_string(j))
+        return wrong_type(r, name, "a string", j);
+    const char *s = j != NULL ? json_string_value(j) : fallback;
+    size_t n = j != NULL ? json_string_length(j) : s != NULL ? strlen(s) : 0;
+    if (n == 0 && fallback == NULL)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s is %s; every task needs it", r->id, name,
+                       j != NULL ? "empty" : "missing");
+    if (n == 0)
+        n = strlen(s = fallback);           /* "" says no more than an absent field */
+    if (n > size_max)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: %zu bytes, at most %zu", r->id, name, n, size_max);
+    if (line && has_control(s, n))
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s holds a control character", r->id, name);
+    *out = arena_strndup(r->a, s, n);
+    return *out != NULL ? 0 : err_set(r->err, ERR_LIMIT, "task %s: field %s does not fit the memory budget", r->id, name);
+}
+
+/* A list of test ids; public data sets also hold it as JSON inside a string. Repeats are dropped. */
+static int take_ids(struct reading *r, struct str_list *out, const char *name, const char *alias)
+{
+    own_json *j = NULL;
+    int rc = take(r, &j, name, alias);
+    if (rc < 0)
+        return rc;
+    *out = (struct str_list){ 0 };
+    if (j == NULL || (json_is_string(j) && json_string_length(j) == 0))
+        return 0;
+    if (json_is_string(j)) {
+        json_error_t je;
+        json_t *inner = json_loadb(json_string_value(j), json_string_length(j), 0, &je);
+        if (inner == NULL) {
+            char why[JSON_ERROR_TEXT_LENGTH];
+            err_quote(why, sizeof why, je.text, strlen(je.text));
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: a string that is not a JSON list: %s", r->id, name, why);
+        }
+        json_decref(j);
+        j = inner;
+    }
+    if (!json_is_array(j))
+        return wrong_type(r, name, "a list of test ids", j);
+    size_t n = json_array_size(j);
+    if (n > TESTS_MAX)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: %zu ids, at most %d", r->id, name, n, TESTS_MAX);
+    own_json *seen = json_object();
+    const char **items = arena_alloc(r->a, sizeof *items * (n + 1));
+    if (seen == NULL || items == NULL)
+        return err_set(r->err, ERR_LIMIT, "task %s: field %s does not fit the memory budget", r->id, name);
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(j, i);
+        if (!json_is_string(one))
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: want a string, got %s", r->id, name, i + 1, type_name(one));
+        const char *s = json_string_value(one);
+        size_t len = json_string_length(one);
+        if (len == 0 || len > TEST_ID_SIZE_MAX)
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: %zu bytes, want 1..%d", r->id, name, i + 1, len, TEST_ID_SIZE_MAX);
+        if (has_control(s, len)) {
+            char quoted[128];
+            err_quote(quoted, sizeof quoted, s, len);
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu holds a control character: \"%s\"", r->id, name, i + 1, quoted);
+        }
+        if (json_object_get(seen, s) != NULL)
+            continue;
+        if (json_object_set_new(seen, s, json_true()) != 0 || (items[count] = arena_strndup(r->a, s, len)) == NULL)
+            return err_set(r->err, ERR_LIMIT, "task %s: field %s does not fit the memory budget", r->id, name);
+        count++;
+    }
+    *out = (struct str_list){ items, count };
+    return 0;
+}
+
+static int take_number(struct reading *r, double *out, const char *name, double fallback, double least, double most, bool whole)
+{
+    own_json *j = NULL;
+    int rc = take(r, &j, name, NULL);
+    if (rc < 0)
+        return rc;
+    if (j != NULL && !json_is_number(j))
+        return wrong_type(r, name, "a number", j);
+    double v = j != NULL ? json_number_value(j) : fallback;
+    if (!(v >= least && v <= most) || (whole && v != floor(v)))
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: %g, want %s%g..%g", r->id, name, v,
+                       whole ? "a whole number in " : "", least, most);
+    *out = v;
+    return 0;
+}
+
+static int check_id(struct reading *r, const char *id)
+{
+    size_t n = strlen(id);
+    if (id[0] == '/' || id[n - 1] == '/')
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field instance_id begins or ends with '/'", r->id);
+    return 0;
+}
+
+static int check_commit(struct reading *r, struct task *t)
+{
+    char *c = arena_strdup(r->a, t->base_commit);
+    if (c == NULL)
+        return err_set(r->err, ERR_LIMIT, "task %s: out of memory", r->id);
+    for (char *p = c; *p != '\0'; p++)
+        if (*p >= 'A' && *p <= 'F')
+            *p = (char)(*p + 'a' - 'A');
+    if (strlen(c) != 40 || strspn(c, "0123456789abcdef") != 40) {
+        char quoted[80];
+        err_quote(quoted, sizeof quoted, t->base_commit, strlen(t->base_commit));
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field base_commit: \"%s\", want 40 hex digits", r->id, quoted);
+    }
+    t->base_commit = c;
+    return 0;
+}
+
+static int check_reader(struct reading *r, const char *reader)
+{
+    static const char *const known[] = { "auto", "pytest", "tap", "exit" };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(reader, known[i]) == 0)
+            return 0;
+    char quoted[64];
+    err_quote(quoted, sizeof quoted, reader, strlen(reader));
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field reader: \"%s\", want auto, pytest, tap or exit", r->id, quoted);
+}
+
+int task_read_json(struct task *out, struct arena *a, const char *json, size_t n, struct err *err)
+{
+    if (n > RECORD_SIZE_MAX)
+        return err_set(err, ERR_BAD_INPUT, "task record: %zu bytes, at most %zu", n, RECORD_SIZE_MAX);
+    json_error_t je;
+    own_json *root = json_loadb(json, n, JSON_REJECT_DUPLICATES, &je);
+    if (root == NULL) {
+        char why[2 * JSON_ERROR_TEXT_LENGTH];
+        err_quote(why, sizeof why, je.text, strlen(je.text));
+        return err_set(err, ERR_BAD_INPUT, "task record is not one JSON object: byte %d: %s", je.position, why);
+    }
+    if (!json_is_object(root))
+        return err_set(err, ERR_BAD_INPUT, "task record is %s, want an object", type_name(root));
+
+    char quoted_id[96] = "(no instance_id)";
+    json_t *id = json_object_get(root, "instance_id");
+    if (json_is_string(id) && json_string_length(id) > 0)
+        err_quote(quoted_id, sizeof quoted_id, json_string_value(id), json_string_length(id));
+    struct reading r = { .root = root, .a = a, .id = quoted_id, .err = err };
+    struct task t = { 0 };
+    double memory_mb = 0;
+    int rc;
+    if ((rc = take_text(&r, &t.id, "instance_id", NULL, ID_SIZE_MAX, true)) < 0
+        || (rc = check_id(&r, t.id)) < 0
+        || (rc = take_text(&r, &t.repo, "repo", NULL, NAME_SIZE_MAX, true)) < 0
+        || (rc = take_text(&r, &t.base_commit, "base_commit", NULL, NAME_SIZE_MAX, true)) < 0
+        || (rc = check_commit(&r, &t)) < 0
+        || (rc = take_text(&r, &t.problem_statement, "problem_statement", "", RECORD_SIZE_MAX, false)) < 0
+        || (rc = take_text(&r, &t.patch, "patch", "", RECORD_SIZE_MAX, false)) < 0
+        || (rc = take_text(&r, &t.test_patch, "test_patch", "", RECORD_SIZE_MAX, false)) < 0
+        || (rc = take_ids(&r, &t.fail_to_pass, "FAIL_TO_PASS", "fail_to_pass")) < 0
+        || (rc = take_ids(&r, &t.pass_to_pass, "PASS_TO_PASS", "pass_to_pass")) < 0
+        || (rc = take_text(&r, &t.test_cmd, "test_cmd", NULL, CMD_SIZE_MAX, false)) < 0
+        || (rc = take_text(&r, &t.reader, "reader", "auto", NAME_SIZE_MAX, true)) < 0
+        || (rc = check_reader(&r, t.reader)) < 0
+        || (rc = take_text(&r, &t.environment, "environment", "host", NAME_SIZE_MAX, true)) < 0
+        || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
+        || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
+        || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0)
+        return rc;
+    t.memory_mb = (uint64_t)memory_mb;
+    if (t.fail_to_pass.count + t.pass_to_pass.count == 0)
+        return err_set(err, ERR_BAD_INPUT, "task %s: FAIL_TO_PASS and PASS_TO_PASS are both empty; nothing could be judged", quoted_id);
+
+    char *extra = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    t.extra_json = extra != NULL ? arena_strdup(a, extra) : NULL;
+    free(extra);
+    t.base_tree = arena_strdup(a, "");
+    if (t.extra_json == NULL || t.base_tree == NULL)
+        return err_set(err, ERR_LIMIT, "task %s: its record does not fit the memory budget", quoted_id);
+    *out = t;
+    return 0;
+}
+
+static bool put_text(json_t *root, const char *name, const char *value)
+{
+    return value == NULL || json_object_set_new(root, name, json_string(value)) == 0;
+}
+
+static bool put_ids(json_t *root, const char *name, const struct str_list *ids)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list != NULL && i < ids->count; i++)
+        if (json_array_append_new(list, json_string(ids->items[i])) != 0) {
+            json_decref(list);
+            return false;
+        }
+    return json_object_set_new(root, name, list) == 0;
+}
+
+int task_write_json(struct buf *out, const struct task *t, struct err *err)
+{
+    own_json *root = json_object();
+    own_json *extra = json_loads(t->extra_json != NULL && t->extra_json[0] != '\0' ? t->extra_json : "{}", 0, NULL);
+    bool fine = root != NULL && json_is_object(extra)
+        && put_text(root, "instance_id", t->id) && put_text(root, "repo", t->repo)
+        && put_text(root, "base_commit", t->base_commit) && put_text(root, "problem_statement", t->problem_statement)
+        && put_text(root, "patch", t->patch) && put_text(root, "test_patch", t->test_patch)
+        && put_ids(root, "FAIL_TO_PASS", &t->fail_to_pass) && put_ids(root, "PASS_TO_PASS", &t->pass_to_pass)
+        && put_text(root, "test_cmd", t->test_cmd) && put_text(root, "reader", t->reader)
+        && put_text(root, "environment", t->environment) && put_text(root, "split", t->split)
+        && json_object_set_new(root, "timeout_s", json_real(t->timeout_s)) == 0
+        && json_object_set_new(root, "memory_mb", json_integer((json_int_t)t->memory_mb)) == 0
+        && json_object_update_missing(root, extra) == 0;        /* a known field is never overwritten */
+    char *text = fine ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    if (text == NULL) {
+        char quoted[96];
+        err_quote(quoted, sizeof quoted, t->id, strlen(t->id));
+        return err_set(err, ERR_BAD_INPUT, "task %s: cannot be written as JSON: a field is not UTF-8, or memory is out", quoted);
+    }
+    int rc = buf_add(out, text, strlen(text), err);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,114 @@
+/* task_test.c - records read, written, and refused with the wrong field's name. */
+#include "tests/repos/repos_test.h"
+
+static int read_str(struct task *t, struct arena *a, const char *s, struct err *err) { return task_read_json(t, a, s, strlen(s), err); }
+
+static void task_read_json__fills_defaults_and_keeps_unknown_fields(void **state)
+{
+    (void)state;
+    own_arena a = { 0 };
+    struct task t;
+    struct err err = { 0 };
+    assert_int_equal(read_str(&t, &a, RECORD_HEAD "\"zeta\":[1,2],\"alpha\":{\"k\":null}," RECORD_TAIL, &err), 0);
+    assert_string_equal(t.id, "t-1");
+    assert_string_equal(t.reader, "auto");
+    assert_string_equal(t.environment, "host");
+    assert_true(t.timeout_s == 300.0);
+    assert_int_equal(t.memory_mb, 2048);
+    assert_string_equal(t.extra_json, "{\"alpha\":{\"k\":null},\"zeta\":[1,2]}");
+    assert_int_equal(t.fail_to_pass.count, 1);
+    assert_int_equal(t.pass_to_pass.count, 0);
+}
+
+static void task_read_json__takes_ids_in_every_public_shape(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {
+        "\"FAIL_TO_PASS\":[\"x::a [1-2]\",\"\xc3\xa9\"]", "\"FAIL_TO_PASS\":\"[\\\"x::a [1-2]\\\", \\\"\\u00e9\\\"]\"",
+        "\"fail_to_pass\":[\"x::a [1-2]\",\"\\u00e9\",\"x::a [1-2]\"]",
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        own_arena a = { 0 };
+        struct task t;
+        struct err err = { 0 };
+        char *s = arena_printf(&a, RECORD_HEAD "%s,\"test_cmd\":\"true\"}", shapes[i]);
+        assert_int_equal(read_str(&t, &a, s, &err), 0);
+        assert_int_equal(t.fail_to_pass.count, 2);
+        assert_string_equal(t.fail_to_pass.items[0], "x::a [1-2]");
+        assert_string_equal(t.fail_to_pass.items[1], "\xc3\xa9");
+    }
+}
+
+static void task_read_json__names_the_wrong_field(void **state)
+{
+    (void)state;
+    static const struct { const char *record, *named; } rows[] = {
+        { "[]", "want an object" },
+        { "{", "not one JSON object" },
+        { RECORD_HEAD "\"repo\":\"again\"," RECORD_TAIL, "duplicate" },
+        { RECORD_HEAD "\"FAIL_TO_PASS\":[\"a\"]}", "test_cmd is missing" },
+        { RECORD_HEAD "\"test_cmd\":\"\",\"FAIL_TO_PASS\":[\"a\"]}", "test_cmd is empty" },
+        { RECORD_HEAD "\"test_cmd\":\"true\"}", "both empty" },
+        { RECORD_HEAD "\"fail_to_pass\":[\"a\"]," RECORD_TAIL, "FAIL_TO_PASS is there twice" },
+        { RECORD_HEAD "\"PASS_TO_PASS\":[1]," RECORD_TAIL, "PASS_TO_PASS: entry 1" },
+        { RECORD_HEAD "\"PASS_TO_PASS\":[\"a\\nb\"]," RECORD_TAIL, "control character: \"a\\nb\"" },
+        { RECORD_HEAD "\"PASS_TO_PASS\":\"[oops\"," RECORD_TAIL, "PASS_TO_PASS: a string that is not" },
+        { RECORD_HEAD "\"patch\":7," RECORD_TAIL, "patch: want a string, got an integer" },
+        { RECORD_HEAD "\"timeout_s\":\"5\"," RECORD_TAIL, "timeout_s: want a number" },
+        { RECORD_HEAD "\"timeout_s\":0.05," RECORD_TAIL, "timeout_s" },
+        { RECORD_HEAD "\"timeout_s\":86401," RECORD_TAIL, "timeout_s" },
+        { RECORD_HEAD "\"memory_mb\":15," RECORD_TAIL, "memory_mb" },
+        { RECORD_HEAD "\"memory_mb\":64.5," RECORD_TAIL, "memory_mb" },
+        { RECORD_HEAD "\"reader\":\"junit\"," RECORD_TAIL, "reader: \"junit\"" },
+        { "{\"instance_id\":\"a\\tb\"," "\"repo\":\"r\"}", "instance_id holds a control" },
+        { "{\"instance_id\":\"a/\"," "\"repo\":\"r\"}", "instance_id begins or ends" },
+        { "{\"instance_id\":\"a\",\"repo\":\"r\",\"base_commit\":\"HEAD\"}", "base_commit: \"HEAD\"" },
+        { "{\"repo\":\"r\"}", "instance_id is missing" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        own_arena a = { 0 };
+        struct task t;
+        struct err err = { 0 };
+        assert_int_equal(read_str(&t, &a, rows[i].record, &err), ERR_BAD_INPUT);
+        if (strstr(err.msg, rows[i].named) == NULL)
+            fail_msg("row %zu: \"%s\" does not say \"%s\"", i, err.msg, rows[i].named);
+    }
+}
+
+static void task_write_json__is_read_back_equal(void **state)
+{
+    (void)state;
+    own_arena a = { 0 };
+    struct task t, u;
+    struct err err = { 0 };
+    own_buf first = { 0 }, second = { 0 };
+    assert_int_equal(read_str(&t, &a, RECORD_HEAD "\"patch\":\"--- a\\r\\n\\u00e9\\n\",\"x\":1.25,\"timeout_s\":0.1,\"split\":\"dev\"," RECORD_TAIL, &err), 0);
+    assert_int_equal(task_write_json(&first, &t, &err), 0);
+    assert_int_equal(task_read_json(&u, &a, (char *)first.data, first.len, &err), 0);
+    assert_int_equal(task_write_json(&second, &u, &err), 0);
+    assert_int_equal(first.len, second.len);
+    assert_memory_equal(first.data, second.data, first.len);
+    assert_string_equal(u.patch, "--- a\r\n\xc3\xa9\n");
+    assert_true(u.timeout_s == 0.1);
+}
+
+static void task_read_json__keeps_to_the_arena_budget(void **state)
+{
+    (void)state;
+    own_arena a = { .budget = 64 };
+    struct task t;
+    struct err err = { 0 };
+    assert_int_equal(read_str(&t, &a, RECORD_HEAD RECORD_TAIL, &err), ERR_LIMIT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(task_read_json__fills_defaults_and_keeps_unknown_fields),
+        cmocka_unit_test(task_read_json__takes_ids_in_every_public_shape),
+        cmocka_unit_test(task_read_json__names_the_wrong_field),
+        cmocka_unit_test(task_write_json__is_read_back_equal),
+        cmocka_unit_test(task_read_json__keeps_to_the_arena_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
