@@ -19,7 +19,6 @@ $(B)/learner/%_f64.o: learner/%.c
 $(B)/liblearner_f64.a: $(LEARNER_F64)
 	@rm -f $@; $(AR) rcs $@ $^
 
-$(B)/tests/learner/%_f64.o: CFLAGS += -DLEARNER_F64
 LEARNER_UNITS_F64 := $(patsubst %,$(B)/tests/learner/%_test_f64,gradient)
 LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss)
 UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
@@ -27,10 +26,10 @@ UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
 $(LEARNER_UNITS_F64): $(B)/tests/learner/%_test_f64: tests/learner/%_test.c $(B)/liblearner_f64.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) -DLEARNER_F64 $(LDFLAGS) -o $@ $^ -lcmocka $(LIBS_base) $(LIBS_learner)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) -DLEARNER_F64 $(LDFLAGS) -o $@ $(filter %.c %.a,$^) -lcmocka $(LIBS_base) $(LIBS_learner)
 $(LEARNER_UNITS): $(B)/tests/learner/%_test: tests/learner/%_test.c $(B)/liblearner.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $^ -lcmocka $(LIBS_base) $(LIBS_learner)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $(filter %.c %.a,$^) -lcmocka $(LIBS_base) $(LIBS_learner)
 
 -include $(LEARNER_OBJS:.o=.d) $(LEARNER_F64:.o=.d) $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64))
