@@ -314,7 +314,7 @@ int wire_write_evaluate_response(struct buf *out, const char *request_id, const 
     Assay__V1__EvaluateResponse m = ASSAY__V1__EVALUATE_RESPONSE__INIT;
     m.request_id = lax(request_id);
     m.task_id = lax(task_id);
-    m.episode_id = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)episode_id };
+    m.episode_id = (ProtobufCBinaryData){ episode_id != NULL ? 16 : 0, (uint8_t *)(uintptr_t)episode_id };
     m.cursor = cursor;
     m.verdict = verdict_message(&a, v);
     if (m.verdict == NULL)

@@ -40,6 +40,7 @@ struct evaluate_request {
 
 MUST_CHECK int wire_read_evaluate(struct evaluate_request *out, struct arena *a, const void *bytes, size_t n,
                                   struct err *err);
+/* episode_id NULL and cursor 0: refused before it became an episode. */
 MUST_CHECK int wire_write_evaluate_response(struct buf *out, const char *request_id, const uint8_t episode_id[16],
                                             const char *task_id, const struct verdict *v, uint64_t cursor,
                                             struct err *err);
