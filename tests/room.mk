@@ -1,6 +1,6 @@
 # tests: units (cmocka), the simulation, fuzz corpora, and the real binaries driven from Python.
 VENV_OK := build/venv/.ok
-PIP_TEST := grpcio grpcio-tools pytest
+PIP_TEST := grpcio grpcio-tools protobuf pytest
 T ?=
 
 .PHONY: test venv upstream demo bench check
@@ -17,10 +17,37 @@ $(UPSTREAM_OK): tests/upstream/fetch.py $(wildcard tests/upstream/*.json)
 	/usr/bin/python3 tests/upstream/fetch.py --out build/upstream
 	@touch $@
 
-test: bins units venv upstream
+test: bins units venv pystubs upstream
 	@tests/run $(B) $(UNIT_TESTS) $(if $(T),-- $(T))
 
 demo:
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -j2 bins upstream
 	@/usr/bin/python3 tests/demo.py
+
+# One line a figure; ONLY=NAME runs one. Peers are what the machine has (bubblewrap, pytest, grpcio, torch).
+BENCHES += tests/bench/bench_verdict.py
+bench: bins venv pystubs upstream $(filter-out %.py,$(BENCHES))
+	@BIN=$(BIN) B=$(B) ONLY="$(ONLY)" $(PY) tests/bench/run.py $(BENCHES)
+
+# Fuzzers: the corpus is replayed in every test run (a plain main around the entry point); `make fuzz` searches with clang.
+FUZZ_SRC := $(wildcard tests/fuzz/*_fuzz.c)
+FUZZ_REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(FUZZ_SRC))
+FUZZ_OBJS := $(filter-out $(B)/rollout/worker.o,$(WORKER_OBJS)) $(WIRE_OBJS)
+FUZZ_LIBS := $(B)/librepos.a $(B)/libproto.a $(B)/libbase.a
+FUZZ_LINK := $(LIBS_repos) $(LIBS_proto) $(LIBS_base) -lexpat -lm
+.PHONY: fuzz-replay fuzz
+$(FUZZ_REPLAYS): $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(FUZZ_OBJS) $(FUZZ_LIBS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(FUZZ_LINK)
+fuzz-replay: $(FUZZ_REPLAYS)
+	@for f in $(FUZZ_REPLAYS); do n=$$(basename $$f _fuzz); $$f tests/fuzz/corpus/$$n || exit 1; done
+
+# Sanitizers over everything that parses, then static analysis.
+check:
+	@$(MAKE) --no-print-directory SAN=address,undefined units fuzz-replay
+	@tests/run build/release-address-undefined --units-only $(patsubst build/release/%,build/release-address-undefined/%,$(UNIT_TESTS))
+	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --std=c11 --library=posix -I. \
+	  --suppress=unknownMacro --suppress=missingIncludeSystem base proto sandbox repos rollout learner
+
+-include $(FUZZ_REPLAYS:=.d)
