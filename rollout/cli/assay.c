@@ -1,0 +1,200 @@
+/* assay.c - main of the command line: the table of commands, help, and the one place that prints errors. */
+#include "rollout/cli/cli.h"
+#include "rollout/cli/print.h"
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+
+const struct cli_command cli_commands[] = {
+    { "tasks", "import", "bring tasks in from a JSONL file", "FILE.jsonl|-", 1, 1, cmd_tasks_import_options,
+      "Each line is one task record. Good records are kept when others are bad; each bad one is named\n"
+      "as FILE:LINE: id: what is wrong, and the exit status is 65.\n", cmd_tasks_import },
+    { "tasks", "ls", "list tasks", "", 0, 0, cmd_tasks_ls_options, "", cmd_tasks_ls },
+    { "tasks", "show", "show one task", "ID", 1, 1, cmd_tasks_show_options, "", cmd_tasks_show },
+    { "eval", NULL, "evaluate a patch against a task's tests", "", 0, 0, cmd_eval_options,
+      "Exit status: 0 a verdict was reached, whatever the reward; 64 usage; 65 bad input (unknown task,\n"
+      "unreadable or too large patch); 69 no server; 70 our own failure (no reward).\n", cmd_eval },
+    { "mine", NULL, "make a task from two revisions of a repository", "", 0, 0, cmd_mine_options,
+      "The change from base to head is split into source and tests. The tests run before the source\n"
+      "change and twice after it: what passes only after becomes FAIL_TO_PASS, what passes in both\n"
+      "becomes PASS_TO_PASS, what differs between the two runs after is left out.\n", cmd_mine },
+    { "log", "ls", "list episodes of the trajectory log", "", 0, 0, cmd_log_ls_options, "", cmd_log_ls },
+    { "log", "cat", "print trajectories as JSON lines, tokens included", "[EPISODE|CURSOR]", 0, 1, cmd_log_cat_options,
+      "Without an argument: every trajectory from --cursor on.\n", cmd_log_cat },
+    { "replay", NULL, "run an episode's patch again and compare", "EPISODE|CURSOR", 1, 1, cmd_replay_options,
+      "Exit status: 0 same outcome, reward and tests; 1 they differ.\n", cmd_replay },
+    { "learn", NULL, "train a policy online on tasks", "[-- LEARNER OPTIONS]", 0, 64, cmd_learn_options,
+      "Starts assay-learner against the server, waits for it and passes its exit status on. Words behind\n"
+      "`--` go to assay-learner as they are.\n", cmd_learn },
+    { "status", NULL, "what the server of the state directory is doing", "", 0, 0, cli_no_options,
+      "Looks only: no server is started.\n", cmd_status },
+    { "doctor", NULL, "what this machine offers, what is enforced, what to do", "", 0, 0, cli_no_options,
+      "Exit status: 0 evaluations can run here; 69 something they need is missing.\n", cmd_doctor },
+    { "version", NULL, "print the version", "", 0, 0, cli_no_options, "", cmd_version },
+    { "help", NULL, "show help, or the help of one command", "[COMMAND]", 0, 2, cli_no_options, "", cmd_help },
+};
+const uint32_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
+
+void cli_say(const struct cli *c, const char *fmt, ...)
+{
+    (void)c;
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("assay: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+}
+
+static void print_options(FILE *f, const struct cli_option *o)
+{
+    for (; o->name != NULL; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%c%c%c --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                 o->letter ? ',' : ' ', o->name, o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
+        fprintf(f, "  %-28s %s\n", left, o->help);
+    }
+}
+
+static void help_all(FILE *f)
+{
+    fputs("usage: assay COMMAND [OPTIONS]\n\n", f);
+    for (uint32_t i = 0; i < cli_command_count; i++) {
+        char name[32];
+        const struct cli_command *k = &cli_commands[i];
+        snprintf(name, sizeof name, "%s%s%s", k->noun, k->verb != NULL ? " " : "", k->verb != NULL ? k->verb : "");
+        fprintf(f, "  %-14s %s\n", name, k->summary);
+    }
+    fputs("\noptions of every command:\n", f);
+    print_options(f, cli_common_options);
+    fputs("\nNo server is needed: a private one is started for the state directory and ends with its last user.\n"
+          "`assay help COMMAND` has the rest; `assay doctor` says what this machine can do.\n", f);
+}
+
+static void help_one(FILE *f, const struct cli_command *k)
+{
+    fprintf(f, "usage: assay %s%s%s%s%s [OPTIONS]\n\n%s\n", k->noun, k->verb != NULL ? " " : "",
+            k->verb != NULL ? k->verb : "", k->args[0] != '\0' ? " " : "", k->args, k->summary);
+    if (k->more[0] != '\0')
+        fprintf(f, "\n%s", k->more);
+    if (k->options->name != NULL) {
+        fputs("\noptions:\n", f);
+        print_options(f, k->options);
+    }
+    fputs("\noptions of every command:\n", f);
+    print_options(f, cli_common_options);
+}
+
+/* The command that the words begin with; *out_words says how many of them name it. */
+static const struct cli_command *find(int argc, char **argv, int *out_words)
+{
+    for (uint32_t i = 0; argc > 0 && i < cli_command_count; i++) {
+        const struct cli_command *k = &cli_commands[i];
+        if (strcmp(k->noun, argv[0]) != 0)
+            continue;
+        if (k->verb == NULL || (argc > 1 && strcmp(k->verb, argv[1]) == 0)) {
+            *out_words = k->verb == NULL ? 1 : 2;
+            return k;
+        }
+    }
+    return NULL;
+}
+
+static int refuse_command(int argc, char **argv, struct err *err)
+{
+    const char *words[32];
+    uint32_t count = 0;
+    bool noun_known = false;
+    for (uint32_t i = 0; i < cli_command_count; i++)
+        noun_known |= strcmp(cli_commands[i].noun, argv[0]) == 0;
+    for (uint32_t i = 0; i < cli_command_count && count < 32; i++)
+        if (!noun_known)
+            words[count++] = cli_commands[i].noun;
+        else if (strcmp(cli_commands[i].noun, argv[0]) == 0)
+            words[count++] = cli_commands[i].verb;
+    const char *word = noun_known ? (argc > 1 ? argv[1] : "") : argv[0];
+    char quoted[96];
+    err_quote(quoted, sizeof quoted, word, strlen(word));
+    const char *near = cli_nearest(word, words, count);
+    if (noun_known && (word[0] == '\0' || word[0] == '-'))
+        return err_set(err, ERR_USAGE, "%s what? try `assay help`", argv[0]);
+    if (near != NULL)
+        return err_set(err, ERR_USAGE, "no command `%s%s%s`; did you mean `%s%s%s`?", noun_known ? argv[0] : "",
+                       noun_known ? " " : "", quoted, noun_known ? argv[0] : "", noun_known ? " " : "", near);
+    return err_set(err, ERR_USAGE, "no command `%s%s%s`; try `assay help`", noun_known ? argv[0] : "",
+                   noun_known ? " " : "", quoted);
+}
+
+int cmd_help(struct cli *c, struct err *err)
+{
+    if (c->arg_count == 0) {
+        help_all(stdout);
+        return 0;
+    }
+    int words = 0;
+    char *argv[] = { (char *)(uintptr_t)c->args[0], (char *)(uintptr_t)(c->arg_count > 1 ? c->args[1] : NULL) };
+    const struct cli_command *k = find((int)c->arg_count, argv, &words);
+    if (k != NULL) {
+        help_one(stdout, k);
+        return 0;
+    }
+    bool any = false;
+    for (uint32_t i = 0; c->arg_count == 1 && i < cli_command_count; i++)
+        if (strcmp(cli_commands[i].noun, argv[0]) == 0) {
+            if (any)
+                putchar('\n');
+            help_one(stdout, &cli_commands[i]);
+            any = true;
+        }
+    return any ? 0 : refuse_command((int)c->arg_count, argv, err);
+}
+
+static int run(struct cli *c, int argc, char **argv, struct err *err)
+{
+    if (argc < 1) {
+        help_all(stderr);
+        return err_info(ERR_USAGE)->exit_status;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        help_all(stdout);
+        return 0;
+    }
+    int words = 0;
+    c->command = strcmp(argv[0], "--version") == 0 ? find(1, (char *[]){ (char[]){ "version" } }, &words)
+                                                   : find(argc, argv, &words);
+    if (c->command == NULL)
+        return refuse_command(argc, argv, err);
+    int rc = cli_parse(c, argc - words, argv + words, err);
+    if (rc < 0)
+        return rc;
+    if (cli_flag(c, "help")) {
+        help_one(stdout, c->command);
+        return 0;
+    }
+    return c->command->run(c, err);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);           /* a lost server or reader is an error with a text, not a death */
+    struct cli c = { 0 };
+    struct err err = { 0 };
+    int rc = run(&c, argc - 1, argv + 1, &err);
+    cli_disconnect(&c);
+    if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        rc = err_set(&err, ERR_UNAVAILABLE, "standard output: cannot be written");
+    int status = rc;
+    if (rc < 0) {
+        const char *verb = c.command != NULL && c.command->verb != NULL ? c.command->verb : NULL;
+        fflush(stdout);
+        fprintf(stderr, "assay%s%s%s%s: ", c.command != NULL ? " " : "", c.command != NULL ? c.command->noun : "",
+                verb != NULL ? " " : "", verb != NULL ? verb : "");
+        print_text(stderr, err.msg, strlen(err.msg));
+        fputc('\n', stderr);
+        if (rc == ERR_USAGE && c.command != NULL)
+            fprintf(stderr, "try `assay help %s%s%s`\n", c.command->noun, verb != NULL ? " " : "", verb != NULL ? verb : "");
+        status = err_info(rc)->exit_status;
+    }
+    arena_done(&c.arena);
+    return status;
+}
