@@ -20,7 +20,7 @@ enum test_status test_status_worse(enum test_status a, enum test_status b); /* w
 struct test_result {
     const char *id;             /* exact, valid UTF-8 (foreign bytes that are not are escaped) */
     const char *message;        /* first line of the failure or "" */
-    const char *evidence;       /* "report_file" or "stdout" */
+    const char *evidence;       /* "report_file", "stdout" or "exit_status" */
     enum test_status status;
     bool   required;
     double duration_s;
