@@ -38,12 +38,14 @@ const uint32_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 void cli_say(const struct cli *c, const char *fmt, ...)
 {
     (void)c;
+    char line[2048];                    /* may hold what a server or a file name said: printed safely */
     va_list ap;
     va_start(ap, fmt);
-    fputs("assay: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    fputs("assay: ", stderr);
+    print_str(stderr, line);
+    fputc('\n', stderr);
 }
 
 static void print_options(FILE *f, const struct cli_option *o)
