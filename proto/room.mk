@@ -29,3 +29,10 @@ $(PYSTUBS_OK): build/venv/.ok $(wildcard proto/assay/v1/*.proto)
 	@touch build/py/assay/__init__.py build/py/assay/v1/__init__.py $@
 
 -include $(PROTO_OBJS:.o=.d) $(PROTO_GEN_OBJS:.o=.d)
+
+# Tests: the transport against itself, and an echo server for the Python tests and the bench.
+GRPC_TEST_LIBS = $(B)/libproto.a $(B)/libbase.a $(LIBS_proto) $(LIBS_base)
+UNIT_TESTS += $(B)/tests/proto/grpc_test
+$(B)/tests/proto/grpc_test: $(B)/tests/proto/grpc_test.o $(B)/tests/proto/echo.o $(B)/libproto.a $(B)/libbase.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS) -lcmocka -lpthread
+-include $(addprefix $(B)/tests/proto/,grpc_test.d echo.d)
