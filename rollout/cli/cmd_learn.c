@@ -48,7 +48,7 @@ static int make_out(struct cli *c, const char **out, struct err *err)
     *out = arena_printf(&c->arena, "%s/runs/%s", c->state, run);
     if (runs == NULL || *out == NULL)
         return err_set(err, ERR_LIMIT, "out of memory");
-    if ((mkdir(c->state, 0700) < 0 && errno != EEXIST) || (mkdir(runs, 0755) < 0 && errno != EEXIST))
+    if ((mkdir(c->state, 0711) < 0 && errno != EEXIST) || (mkdir(runs, 0755) < 0 && errno != EEXIST))
         return err_sys(err, ERR_UNAVAILABLE, "%s", runs);
     return 0;
 }

@@ -41,7 +41,7 @@ static void nap(uint64_t ns)
     nanosleep(&(struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) }, NULL);
 }
 
-/* mkdir -p: a state directory is private to its owner from the start. */
+/* mkdir -p. As assayd makes it: others may pass through (its confined workers have to), not look. */
 static int make_state(struct cli *c, struct err *err)
 {
     struct stat st;
@@ -58,7 +58,7 @@ static int make_state(struct cli *c, struct err *err)
             continue;
         char was = *p;
         *p = '\0';
-        if (mkdir(path, was == '\0' ? 0700 : 0755) < 0 && errno != EEXIST)
+        if (mkdir(path, was == '\0' ? 0711 : 0755) < 0 && errno != EEXIST)
             return err_sys(err, ERR_UNAVAILABLE, "state directory %s", path);
         *p = was;
         if (was == '\0')

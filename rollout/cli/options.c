@@ -146,7 +146,7 @@ static int take_common(struct cli *c, struct err *err)
     if (c->server != NULL && c->server[0] == '\0')
         return err_set(err, ERR_USAGE, "--server needs an address: unix:PATH or HOST:PORT");
     uint64_t slots;
-    int rc = cli_number(c, "slots", 1, 4096, 0, &slots, err);
+    int rc = cli_number(c, "slots", 1, 1024, 0, &slots, err);
     if (rc < 0)
         return rc;
     c->slots = (uint32_t)slots;

@@ -1,8 +1,9 @@
 /*
  * server.c - start a private assayd and let go of it.
  *
- * Two pipes tie the two together. On the ready pipe the server writes one line, "ready"; an end of
- * file before that means it failed, and what it wrote (or the end of its log) is the reason. The
+ * Two pipes tie the two together. On the ready pipe the server writes one line: "ready", or the name
+ * of an error and its text ("busy: ..." when another server holds the state). An end of file without
+ * a line is a crash: the end of its log is all there is to tell. The
  * lifeline pipe is never written to: the server sees its end when every process that started it is
  * gone, however it went, and leaves as soon as no client is connected. It runs in a session of its
  * own, so that Ctrl-C in one terminal does not end a server that somebody else is using.
@@ -20,8 +21,6 @@
 #include <sys/wait.h>
 
 #define READY_WAIT_NS  (60 * NS_PER_S)      /* recovery of a long log is the slow part */
-#define EXIT_TEMPFAIL  75                   /* sysexits: somebody else holds the state, try again */
-#define EXIT_UNAVAIL   69
 
 int server_program(const char **out, struct arena *a, const char *name, struct err *err)
 {
@@ -122,7 +121,7 @@ static int start_failed(int rc, pid_t pid, const char *said, int log_fd, off_t l
         return err_set(err, ERR_UNAVAILABLE, "assayd was not ready after %llu s; see %s/assayd.log",
                        (unsigned long long)(READY_WAIT_NS / NS_PER_S), state);
     int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    int code = exit_code == EXIT_TEMPFAIL || exit_code == EXIT_UNAVAIL ? ERR_BUSY : ERR_UNAVAILABLE;
+    int code = strncmp(said, "busy:", 5) == 0 ? ERR_BUSY : ERR_UNAVAILABLE;
     if (exit_code >= 0)
         return err_set(err, code, "assayd ended with exit status %d: %s", exit_code,
                        text[0] != '\0' ? text : "it said nothing");
