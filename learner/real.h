@@ -6,7 +6,7 @@
  */
 #pragma once
 #ifdef LEARNER_F64
-#define real double
+typedef double real;
 #else
-#define real float
+typedef float real;
 #endif

@@ -1,8 +1,9 @@
 # learner: trajectories into a better policy. The CPU file and the CUDA file define the same functions
 # (backend.h); a program links one of them.
-LEARNER_MATH := attention.o model.o advantage.o loss.o optimizer.o
-LEARNER_OBJS := $(addprefix $(B)/learner/,$(LEARNER_MATH) backend_cpu.o)
-LEARNER_F64  := $(patsubst %.o,$(B)/learner/%_f64.o,$(LEARNER_MATH) backend_cpu.o)
+LEARNER_MATH := attention.o model.o advantage.o loss.o optimizer.o sampler.o batch.o train.o choice.o \
+                collective_self.o collective_shm.o safetensors.o checkpoint.o rl.o
+LEARNER_OBJS := $(addprefix $(B)/learner/,$(LEARNER_MATH) backend_cpu.o collective_cpu.o)
+LEARNER_F64  := $(patsubst %.o,$(B)/learner/%_f64.o,$(LEARNER_MATH) backend_cpu.o collective_cpu.o)
 
 # Only the -I part: the library path of the same package is for linking.
 CFLAGS_learner := $(shell pkg-config --cflags openblas jansson libprotobuf-c)
@@ -20,7 +21,7 @@ $(B)/liblearner_f64.a: $(LEARNER_F64)
 	@rm -f $@; $(AR) rcs $@ $^
 
 LEARNER_UNITS_F64 := $(patsubst %,$(B)/tests/learner/%_test_f64,gradient)
-LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss)
+LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss rl)
 UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
 
 $(LEARNER_UNITS_F64): $(B)/tests/learner/%_test_f64: tests/learner/%_test.c $(B)/liblearner_f64.a $(B)/libbase.a
