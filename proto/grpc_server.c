@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -313,6 +314,12 @@ int grpc_server_new(struct grpc_server **out, uv_loop_t *loop, const struct grpc
         }
         free(g);
         return err_set(err, ERR_LIMIT, "gRPC server: out of memory");
+    }
+    /* libuv writes without MSG_NOSIGNAL: with the default action any client that hangs up would kill the program. */
+    struct sigaction act;
+    if (sigaction(SIGPIPE, NULL, &act) == 0 && act.sa_handler == SIG_DFL) {
+        act.sa_handler = SIG_IGN;
+        sigaction(SIGPIPE, &act, NULL);
     }
     g->loop = loop;
     g->config = *config;

@@ -7,7 +7,7 @@
  * grpc-message, `grpc-timeout`, compression refused by UNIMPLEMENTED with grpc-accept-encoding: identity.
  * On an error the trailer `assay-code` carries err_info()->name beside grpc-status and grpc-message.
  *
- * Threads: everything on the loop's thread.
+ * Threads: everything on the loop's thread. SIGPIPE, when it has its default action, is ignored from grpc_server_new() on.
  */
 #pragma once
 #include "base/err.h"

@@ -102,6 +102,7 @@ static void unary(void *arg, struct grpc_stream *s, const void *bytes, size_t n)
     }
     if (n == 5 && memcmp(text, "close", 5) == 0) {
         grpc_server_close(k->echo->server);
+        k->echo->server = NULL;
         return;
     }
     send_or_end(s, bytes, n, true);

@@ -35,7 +35,8 @@ struct fixture {
 static void on_stop(uv_async_t *a)
 {
     struct fixture *f = a->data;
-    grpc_server_close(f->echo.server);
+    if (f->echo.server != NULL)
+        grpc_server_close(f->echo.server);
     uv_close((uv_handle_t *)a, NULL);
 }
 
