@@ -35,4 +35,11 @@ GRPC_TEST_LIBS = $(B)/libproto.a $(B)/libbase.a $(LIBS_proto) $(LIBS_base)
 UNIT_TESTS += $(B)/tests/proto/grpc_test
 $(B)/tests/proto/grpc_test: $(B)/tests/proto/grpc_test.o $(B)/tests/proto/echo.o $(B)/libproto.a $(B)/libbase.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS) -lcmocka -lpthread
--include $(addprefix $(B)/tests/proto/,grpc_test.d echo.d)
+# Helpers of the Python tests and of the bench.
+GRPC_HELPERS := $(addprefix $(B)/tests/proto/,echo_server grpc_call)
+$(B)/tests/proto/echo_server: $(B)/tests/proto/echo_server.o $(B)/tests/proto/echo.o $(B)/libproto.a $(B)/libbase.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
+$(B)/tests/proto/grpc_call: $(B)/tests/proto/grpc_call.o $(B)/libproto.a $(B)/libbase.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
+test units: $(GRPC_HELPERS)
+-include $(addprefix $(B)/tests/proto/,grpc_test.d echo.d echo_server.d grpc_call.d)
