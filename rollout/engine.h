@@ -97,6 +97,7 @@ void engine_cancel(struct engine *g, uint64_t ticket);
 uint64_t engine_retry_hint_ns(const struct engine *g);
 
 /* --- answers of the world: arguments are copied --- */
+/* The true fix, the problem statement and extra_json are left out of e->task: no episode needs them. */
 void engine_on_task(struct engine *g, struct episode *e, int rc, const struct task *task, const struct err *err);
 /* edits_fd stays the world's (keep it in e->world): ans->edits_fd is not looked at. For request.control_before a
  * PATCH_EMPTY answer must carry tree and edits of base + hidden tests. */
@@ -123,6 +124,7 @@ void engine_drain(struct engine *g);
 
 struct engine_status {
     uint32_t slots, slots_held, slots_scrubbing, active, active_max, queue_len, queue_max, class_len[3];
+    uint32_t passed[2][3];          /* choices since a waiting class was served: queue, slots; below QUEUE_BOUND (I7) */
     uint32_t episodes, joined;
     size_t   arena_bytes, arena_bytes_max;      /* reserved */
     uint32_t cache_entries, request_ids;

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "repos/task.h"
+#include "rollout/queue.h"
 #include "rollout/verdict.h"
 #include "rollout/wire.h"
 #include "rollout/worker.h"
@@ -41,7 +42,7 @@ enum episode_event_kind {
     EPISODE_EV_START,           /* its turn came */
     EPISODE_EV_TASK,            /* rc */
     EPISODE_EV_PATCH,           /* rc, patch */
-    EPISODE_EV_MISS,            /* key unknown (or not to be asked): run */
+    EPISODE_EV_MISS,            /* key unknown, or the episode joined came to nothing that can be shared: run */
     EPISODE_EV_HIT,             /* key known; cursor of its record */
     EPISODE_EV_JOIN,            /* key in flight elsewhere */
     EPISODE_EV_SHARED,          /* the episode joined ended well: `verdict`, and `source` */
@@ -98,27 +99,37 @@ struct episode {
     enum episode_state state;
     struct arena arena;
     const struct episode_rules *rules;
-    bool     recall_only, cancelled, leader, alone, sandbox_open;
+    bool     recall_only;               /* a repeat: only the record is wanted */
+    bool     leader;                    /* its key is in flight by it: others may have joined */
+    bool     cancelled;                 /* nobody wants it any more; ends at its next answer */
+    bool     sandbox_open;
     uint32_t preempted;
     char     key_hex[DIGEST_HEX_SIZE];  /* verdict key; "" before EV_PATCH */
     struct digest key;
-    const char *patch_reason;
-    struct str_list findings;
+    const char *patch_reason;           /* why it does not apply, or "" */
+    struct str_list findings;           /* the patch's */
     const uint8_t *output; uint32_t output_len;
     struct verdict verdict;
-    bool     has_verdict;
-    uint64_t cursor;
+    uint64_t cursor;                    /* of its record; 0 before EV_LOGGED */
     enum episode_state retry_state;     /* where BACKOFF goes on */
     uint64_t deadline_ns;               /* EV_TIMER wanted at; 0: none */
-    uint64_t entered_ns, accepted_ns, accepted_unix_ns, finished_unix_ns;
-    struct err failure;                 /* EPISODE_FAILED */
-    /* engine */
+    uint64_t entered_ns, accepted_ns, accepted_unix_ns;
+    struct err failure;                 /* EPISODE_FAILED: why */
+
+    /* engine.c */
     struct engine *engine;
-    struct episode *next, *prev;
-    uint32_t awaiting, op, first_waiter, place;
-    bool     closing, slot_held, active, queued, left, replied;
+    struct episode_event answer;        /* of the effect under way, until it is taken from the ring */
+    uint32_t awaiting;                  /* 1 + event kind under way, or 0; ENGINE_ANSWERED beside it: it lies in the ring */
+    uint32_t ringed;                    /* entries of the ring that name it */
+    uint32_t op;                        /* answers of an older one are stale */
+    uint32_t place, waiter, klass, slot;
+    bool     closing, slot_held, active, left;
     size_t   reserved;
-    uint64_t queue_tick;
+    uint64_t slot_since_ns;
+    uint8_t *output_room;
+    struct queue_item item;             /* in one of the two queues */
+    struct episode *joined_to, *first_joined, *next_joined, *prev_joined;
+    struct digest request_key;
 };
 
 /* Decide what follows from one event. rc < 0 (ERR_INTERNAL): the event does not fit the state, nothing changed. */
