@@ -13,6 +13,7 @@
 #include "rollout/engine.h"
 #include "rollout/runner.h"
 #include "rollout/server.h"
+#include "rollout/stream.h"
 #include "rollout/trajlog.h"
 #include "rollout/wire.h"
 #include <errno.h>
@@ -27,6 +28,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#define STREAM_RECORDS_PER_TURN 256 /* subscribers get their turn, and so does everything else */
 #define IDLE_CHECK_MS 50            /* lifeline cut: how often to look whether all is quiet */
 
 struct program {
@@ -181,6 +183,8 @@ static int server_open(struct server *s, struct err *err)
     struct trajlog_config log_config = { 0 };
     if ((rc = trajlog_io_files(&io, log_dir, err)) < 0 || (rc = trajlog_open(&s->log, &io, &log_config, err)) < 0)
         return rc;
+    if ((rc = stream_new(&s->stream, s->log, err)) < 0)
+        return rc;
     struct trajlog_facts facts;
     trajlog_facts(s->log, &facts);
     if (facts.torn_bytes > 0)
@@ -232,7 +236,7 @@ static void server_turn(struct program *p)
     struct server *s = &p->server;
     uint64_t now = clock_mono_ns();
     engine_turn(s->engine, now);
-    if (engine_has_events(s->engine))
+    if (stream_turn(s->stream, STREAM_RECORDS_PER_TURN) || engine_has_events(s->engine))
         uv_idle_start(&p->spin, on_spin);
     else
         uv_idle_stop(&p->spin);
@@ -331,6 +335,8 @@ static void program_close(struct program *p)
     engine_free(s->engine);
     runner_close(s->runner);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    index_done(&s->index);
+    stream_free(s->stream);
     trajlog_close(s->log);
     catalog_close(s->catalog);
     store_close(s->store);
@@ -350,7 +356,7 @@ static void say_ready(struct server_config *c)
 
 int main(int argc, char **argv)
 {
-    static struct program p = { .server.policies_fd = -1 };
+    static struct program p = { .server = { .policies_fd = -1, .indexed.cursor = 1 } };
     static char self[PATH_MAX];
     struct err err = { 0 };
     log_open("assayd", LOG_INFO);

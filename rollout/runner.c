@@ -6,6 +6,7 @@
 #include "base/own.h"
 #include "repos/repos.h"
 #include "rollout/commit.h"
+#include "rollout/stream.h"
 #include "rollout/trajlog.h"
 #include "sandbox/sandbox.h"
 #include <errno.h>
@@ -426,6 +427,12 @@ static int workers_start(struct runner *r, struct err *err)
     return 0;
 }
 
+static void on_durable(void *arg)
+{
+    struct server *server = arg;
+    stream_advanced(server->stream);
+}
+
 int runner_open(struct runner **out, struct server *server, struct engine_world *world, struct err *err)
 {
     struct runner *r = calloc(1, sizeof *r);
@@ -436,6 +443,8 @@ int runner_open(struct runner **out, struct server *server, struct engine_world 
     r->jail_timer.data = r;
     *out = r;                       /* from here on runner_close() undoes what was done, on failure too */
     int rc = commit_open(&r->commit, &server->loop, server->log, err);
+    if (rc == 0)
+        commit_on_durable(r->commit, on_durable, server);
     if (rc == 0)
         rc = jail_start(r, err);
     if (rc == 0)

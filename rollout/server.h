@@ -12,6 +12,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "rollout/index.h"
+#include "rollout/trajlog.h"
 #include <stdint.h>
 #include <uv.h>
 
@@ -23,7 +25,7 @@ struct grpc_stream;
 struct imports;
 struct runner;
 struct store;
-struct trajlog;
+struct stream;
 
 #define ASSAY_VERSION "0.1.0"
 #define SERVER_LISTEN_MAX 8
@@ -46,9 +48,12 @@ struct server {
     struct catalog *catalog;
     struct store   *store;
     struct trajlog *log;
+    struct stream  *stream;         /* the log's subscribers */
     struct engine  *engine;
     struct runner  *runner;
     struct imports *imports;
+    struct index    index;          /* episode and request ids of the records before `indexed` */
+    struct trajlog_place indexed;
     struct grpc_server *grpc;
     bool stopping;
 };
