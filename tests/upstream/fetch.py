@@ -403,7 +403,7 @@ def statuses(out, record, patches, tap_id="{file}::{n} - {name}"):
         return found
 
 
-def observe(out, records, broken_first):
+def observe(out, records):
     """Ids that hold: FAIL_TO_PASS passes twice with the fix and not without it, PASS_TO_PASS passes each time."""
     seen = {}
     for r in records:
@@ -412,13 +412,26 @@ def observe(out, records, broken_first):
         good = [t for t in after[0] if all(a.get(t) == "passed" for a in after)]
         f2p = sorted(t for t in good if before.get(t) != "passed")
         p2p = sorted(t for t in good if before.get(t) == "passed")
-        if broken_first and not before:         # the program died: every test it holds counts as not passed
-            f2p = sorted(good)
         if not f2p:
             raise Failure(EX_DATA, f"{r['instance_id']}: no test fails without the fix and passes with it")
         seen[r["instance_id"]] = {"FAIL_TO_PASS": f2p, "PASS_TO_PASS": p2p}
         print(f"{r['instance_id']}: {len(f2p)} fail to pass, {len(p2p)} pass to pass", flush=True)
+        if "choice" in r:
+            right = right_choices(out, r, set(f2p + p2p))
+            print(f"    right choices: {right}", flush=True)
+            if len(right) > len(r["choice"]["options"]) // 3:
+                raise Failure(EX_DATA, f"{r['instance_id']}: the tests cannot tell {len(right)} choices apart")
     return seen
+
+
+def right_choices(out, record, required):
+    """The options of an injected bug with which every required test passes; each is really run."""
+    choice, right = record["choice"], []
+    for option in choice["options"]:
+        got = statuses(out, record, [choice["prefix"] + option + choice["suffix"]])
+        if all(got.get(t) == "passed" for t in required):
+            right.append(option)
+    return right
 
 
 def write_lines(path, records):
@@ -450,7 +463,7 @@ def main():
             bugs += make_bugs(name, project["injected"], revs, spec["options"], out)
         print(f"{name}: {', '.join(label for label, _ in revs)}", flush=True)
     if args.observe:
-        seen = observe(out, tasks + bugs, broken_first=True)
+        seen = observe(out, tasks + bugs)
         with open(observed_path, "w", encoding="utf-8") as f:
             json.dump(seen, f, indent=1, ensure_ascii=False)
             f.write("\n")

@@ -5,7 +5,7 @@ name=$(basename "$0" .t)
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 gcc -g -I. -Itests/unity/src -o "$dir/$name" "tests/$name.c" tests/unity/src/unity.c -lm || exit 2
-"$dir/$name" >"$dir/out"
+stdbuf -oL "$dir/$name" >"$dir/out"
 rc=$?
 awk -F: '
     $4 == "PASS"   { print "ok " ++n " - " $3 }
