@@ -44,8 +44,8 @@ static struct verdict judge(struct arena *a, const struct setup *s)
     return v;
 }
 
-#define EXIT(n) { .run_end = "exit", .exited = true, .exit_code = n }
-#define ENDED(bit) { .run_end = "limit", .ended_by_limit = bit, .limits_hit = bit }
+#define EXIT(n) .run = { .run_end = "exit", .exited = true, .exit_code = n }
+#define ENDED(bit) .run = { .run_end = "limit", .ended_by_limit = bit, .limits_hit = bit }
 
 static void judge__outcomes(void **state)
 {
@@ -60,7 +60,7 @@ static void judge__outcomes(void **state)
         /* exit status that nothing explains */
         { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(1) }, OUTCOME_UNRESOLVED, "exit status 1 although" },
         { { { { "a", TEST_PASSED }, { "x", TEST_FAILED } }, "a", NULL, EXIT(139) }, OUTCOME_UNRESOLVED, "139" },
-        { { { { "a", TEST_PASSED } }, "a", NULL, { .run_end = "signal 9" } }, OUTCOME_UNRESOLVED, "signal 9" },
+        { { { { "a", TEST_PASSED } }, "a", NULL, .run = { .run_end = "signal 9" } }, OUTCOME_UNRESOLVED, "signal 9" },
         { { { { "a", TEST_PASSED }, { "b", TEST_FAILED } }, "a", NULL, EXIT(3), .reader = "tap/1" }, OUTCOME_RESOLVED, NULL },
         /* two results for one id, either order */
         { { { { "a", TEST_PASSED }, { "a", TEST_FAILED } }, "a", NULL, EXIT(1) }, OUTCOME_UNRESOLVED, "a FAILED" },
@@ -99,9 +99,9 @@ static void judge__outcomes(void **state)
         /* failing and then hanging buys no mask */
         { { { { "a", TEST_FAILED } }, "a", NULL, ENDED(SANDBOX_HIT_TIME) }, OUTCOME_UNRESOLVED, "a FAILED" },
         /* H16 (b): memory was hit, the run ended by itself, the tests speak */
-        { { { { "a", TEST_PASSED } }, "a", NULL, { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_RESOLVED, NULL },
-        { { { { "a", TEST_FAILED } }, "a", NULL, { "exit 1", true, 1, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_UNRESOLVED, NULL },
-        { { { { NULL, 0 } }, "a", NULL, { "exit 137", true, 137, .limits_hit = SANDBOX_HIT_MEMORY }, .incomplete = true },
+        { { { { "a", TEST_PASSED } }, "a", NULL, .run = { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_RESOLVED, NULL },
+        { { { { "a", TEST_FAILED } }, "a", NULL, .run = { "exit 1", true, 1, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_UNRESOLVED, NULL },
+        { { { { NULL, 0 } }, "a", NULL, .run = { "exit 137", true, 137, .limits_hit = SANDBOX_HIT_MEMORY }, .incomplete = true },
           OUTCOME_MEMORY_LIMIT, "memory limit was hit" },
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -132,7 +132,7 @@ static void judge__limit_stays_flagged(void **state)
 {
     (void)state;
     struct arena a = { 0 };
-    struct setup s = { { { "a", TEST_PASSED } }, "a", NULL, { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } };
+    struct setup s = { { { "a", TEST_PASSED } }, "a", NULL, .run = { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } };
     struct verdict v = judge(&a, &s);
     assert_int_equal(v.limits_hit, SANDBOX_HIT_MEMORY);
     assert_int_equal(v.findings.count, 1);
@@ -150,7 +150,7 @@ static void judge__many_ids_name_only_the_first(void **state)
         ids[i] = arena_printf(&a, "tests/test_%d.py::test\nline", i);
     struct task t = { .id = "t", .pass_to_pass = { ids, N } };
     struct report r = { .reader = "pytest/1", .note = "", .complete = true };
-    struct run_facts run = EXIT(0);
+    struct run_facts run = { .run_end = "exit 0", .exited = true };
     struct verdict v = { 0 };
     assert_int_equal(verdict_judge(&v, &a, &t, &r, &run, &err), 0);
     assert_int_equal(v.test_count, N);
@@ -170,7 +170,7 @@ static void judge__a_small_arena_is_an_error(void **state)
     (void)s;
     for (size_t budget = 1; budget < 600; budget += 16) {
         struct arena a = { .budget = budget };
-        struct run_facts run = EXIT(0);
+        struct run_facts run = { .run_end = "exit 0", .exited = true };
         struct verdict v = { 0 };
         struct err err = { 0 };
         int rc = verdict_judge(&v, &a, &t, &r, &run, &err);
