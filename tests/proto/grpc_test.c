@@ -598,6 +598,42 @@ static void requests_that_are_no_grpc(void **state)
     stop(&f);
 }
 
+/* A good conversation with a few bytes changed, many times over: the server may hang up, and nothing else. */
+static void mutated_bytes_do_no_harm(void **state)
+{
+    struct fixture f;
+    struct err err = { 0 };
+    own_buf a = { 0 };
+    uint8_t good[4096], out[4096], got[65536];
+    uint32_t seed = 20240501;
+    bool ended;
+    (void)state;
+    start(&f);
+    size_t n = sizeof magic - 1;
+    memcpy(good, magic, n);
+    n += frame(good + n, 4, 0, 0, NULL, 0);
+    n += request(good + n, 1, "POST", "/test.Echo/Unary", "application/grpc", "grpc-timeout", "5S", S("\0\0\0\0\5slow!"));
+    n += request(good + n, 3, "POST", "/test.Echo/Bidi", "application/grpc", NULL, NULL, S("\0\0\0\0\1x\0\0\0\0\2yz"));
+    n += request(good + n, 5, "POST", "/test.Echo/Repeat", "application/grpc", NULL, NULL, S("\0\0\0\0\5" "20 99"));
+    n += request(good + n, 7, "POST", "/test.Echo/Hold", "application/grpc", "grpc-timeout", "9m", S("\0\0\0\0\1x"));
+    n += frame(good + n, 3, 0, 7, "\0\0\0\x8", 4);                       /* cancel */
+    n += frame(good + n, 6, 0, 0, "pingpong", 8);
+    n += frame(good + n, 7, 0, 0, "\0\0\0\0\0\0\0\0", 8);
+    for (int round = 0; round < 400; round++) {
+        memcpy(out, good, n);
+        for (int i = 0; i < 1 + round % 4; i++) {
+            seed = seed * 1664525 + 1013904223;
+            out[24 + (seed >> 8) % (n - 24)] ^= (uint8_t)(1 << (seed >> 29));
+        }
+        own_fd fd = raw(&f);
+        assert_int_equal(write(fd, out, n), n);
+        shutdown(fd, SHUT_WR);
+        drain(fd, got, sizeof got, sizeof got, &ended);
+    }
+    OK(grpc_client_unary(f.client, "/test.Echo/Unary", S("x"), &a, NS_PER_S, &err));
+    stop(&f);
+}
+
 static void frame_texts(void **state)
 {
     char out[64], timeout[16];
@@ -644,6 +680,7 @@ int main(void)
         cmocka_unit_test(garbage_is_hung_up_on),
         cmocka_unit_test(one_byte_at_a_time),
         cmocka_unit_test(requests_that_are_no_grpc),
+        cmocka_unit_test(mutated_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
