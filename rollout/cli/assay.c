@@ -1,6 +1,7 @@
 /* assay.c - main of the command line: the table of commands, help, and the one place that prints errors. */
 #include "rollout/cli/cli.h"
 #include "rollout/cli/print.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -182,11 +183,13 @@ int main(int argc, char **argv)
     struct cli c = { 0 };
     struct err err = { 0 };
     int rc = run(&c, argc - 1, argv + 1, &err);
-    cli_disconnect(&c);
     if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        rc = err_set(&err, ERR_UNAVAILABLE, "standard output: cannot be written");
+        rc = print_failed(&err);
+    cli_disconnect(&c);                 /* may wait for our server's end: the answer is out already */
     int status = rc;
-    if (rc < 0) {
+    if (rc == ERR_CANCELLED && err.sys == EPIPE) {
+        status = 0;
+    } else if (rc < 0) {
         const char *verb = c.command != NULL && c.command->verb != NULL ? c.command->verb : NULL;
         fflush(stdout);
         fprintf(stderr, "assay%s%s%s%s: ", c.command != NULL ? " " : "", c.command != NULL ? c.command->noun : "",

@@ -114,9 +114,9 @@ static int cat_next(void *arg, const struct buf *message, struct err *err)
     if (rc == 0)
         rc = print_json(stdout, o, false, err);
     if (rc == 0 && k->follow && fflush(stdout) != 0)
-        rc = err_set(err, ERR_UNAVAILABLE, "standard output: cannot be written");
-    if (rc < 0)
-        return rc == ERR_UNAVAILABLE ? err->code = ERR_CANCELLED : rc;  /* our reader left: not a lost server */
+        rc = print_failed(err);
+    if (rc < 0)                             /* a full disk must not look like a lost server */
+        return rc == ERR_UNAVAILABLE ? err->code = ERR_SYS : rc;
     k->next_cursor = t.cursor + 1;
     return --k->left == 0;
 }

@@ -2,7 +2,9 @@
 #include "rollout/cli/print.h"
 #include "base/own.h"
 #include "repos/repos.h"
+#include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 
@@ -261,6 +263,17 @@ int json_task(json_t **out, const struct task *t, struct err *err)
     return *out != NULL ? 0 : err_set(err, ERR_INTERNAL, "task %s: its record is no JSON: %s", t->id, where.text);
 }
 
+int print_failed(struct err *err)
+{
+    /* stdio may have failed a while ago: ask the descriptor, not errno, whether anyone still reads. */
+    struct pollfd p = { .fd = STDOUT_FILENO };
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0) {
+        errno = EPIPE;
+        return err_sys(err, ERR_CANCELLED, "standard output");
+    }
+    return err_set(err, ERR_UNAVAILABLE, "standard output: cannot be written");
+}
+
 int print_json(FILE *f, json_t *value, bool indented, struct err *err)
 {
     if (value == NULL)
@@ -269,9 +282,7 @@ int print_json(FILE *f, json_t *value, bool indented, struct err *err)
     size_t flags = JSON_REAL_PRECISION(9) | (indented ? (size_t)JSON_INDENT(2) : JSON_COMPACT);
     int rc = json_dumpf(value, f, flags);
     json_decref(value);
-    if (rc != 0 || fputc('\n', f) == EOF)
-        return err_set(err, ERR_UNAVAILABLE, "standard output: cannot be written");
-    return 0;
+    return rc != 0 || fputc('\n', f) == EOF ? print_failed(err) : 0;
 }
 
 /* --- people --- */

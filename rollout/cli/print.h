@@ -27,6 +27,8 @@ MUST_CHECK int json_add_verdict(json_t *object, const struct verdict_view *v, st
 MUST_CHECK int json_trajectory(json_t **out, const struct trajectory_view *t, bool whole, struct err *err);
 /* The record as a line of JSONL has it; owned by the caller. */
 MUST_CHECK int json_task(json_t **out, const struct task *t, struct err *err);
+/* The error of a failed write to stdout: a reader that left (`| head`) is ERR_CANCELLED with EPIPE, and no fault. */
+MUST_CHECK int print_failed(struct err *err);
 /* Takes `value` (which may be NULL: then memory was out). One line, or indented. */
 MUST_CHECK int print_json(FILE *f, json_t *value, bool indented, struct err *err);
 

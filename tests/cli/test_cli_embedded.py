@@ -35,6 +35,7 @@ def programs(tmp_path_factory):
 def cli(programs, tmp_path):
     class Cli:
         state = tmp_path / "state"
+        program = programs / "assay"
 
         def start(self, *args, **kw):
             env = dict(os.environ, ASSAY_STATE=str(self.state), **kw.pop("env", {}))
@@ -104,11 +105,9 @@ def test_text_is_safe_for_a_terminal(cli):
     assert "\x1b" not in out and "\x07" not in out and "\u202e" not in out
 
 
-def test_many_at_once_share_one_server(cli):
-    running = [cli.start("eval", "--task", "t1", "--patch", "-", "-o", "json", "--label", f"n={i}") for i in range(6)]
-    for p in running:                           # slow enough to overlap
-        p.stdin.write(b"slow 1")
-        p.stdin.flush()
+def test_many_at_once_share_one_server(cli, tmp_path):
+    (tmp_path / "slow").write_text("slow 1")    # they overlap
+    running = [cli.start("eval", "--task", "t1", "--patch", "slow", "-o", "json", "--label", f"n={i}") for i in range(6)]
     for p in running:
         rc, _, err = cli.finish(p)
         assert rc == 0, err
@@ -246,5 +245,8 @@ def test_our_reader_may_leave(cli):
     p = cli.start("log", "cat")
     p.stdout.read(10)
     p.stdout.close()
-    p.wait(timeout=30)
+    assert p.wait(timeout=30) == 0 and p.stderr.read() == b""
     p.stdin.close(), p.stderr.close()
+    with open("/dev/full", "w") as full:        # a full disk is another matter
+        r = subprocess.run([str(cli.program), "version"], stdout=full, stderr=subprocess.PIPE)
+    assert r.returncode == 69 and b"standard output" in r.stderr

@@ -1,0 +1,300 @@
+"""The command line as its users call it: what it refuses, and one small repository from import to replay."""
+import json
+import os
+import subprocess
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("ASSAY_BIN", os.path.join(ROOT, "build/bin"))
+
+
+def assay(*args, state=None, stdin=b"", cwd=None):
+    env = {k: v for k, v in os.environ.items() if k != "ASSAY_STATE"}
+    if state is not None:
+        env["ASSAY_STATE"] = str(state)
+    p = subprocess.run([os.path.join(BIN, "assay"), *map(str, args)], input=stdin, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, env=env, cwd=cwd, timeout=300)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+# --- usage: refused before anything is done ---
+
+@pytest.mark.parametrize("args, says", [
+    ([], "usage: assay"),
+    (["evla"], "did you mean `eval`?"),
+    (["tasks"], "tasks what?"),
+    (["tasks", "improt"], "did you mean `tasks import`?"),
+    (["eval", "--tsk", "x"], "did you mean `--task`?"),
+    (["eval", "--task"], "--task needs a value"),
+    (["eval", "--patch", "-"], "--task ID is needed"),
+    (["eval", "--task", "x"], "--patch FILE is needed"),
+    (["eval", "--task", "x", "--patch", "-", "--fix"], "exclude each other"),
+    (["eval", "--task", "x", "--patch", "-", "--fresh=1"], "--fresh takes no value"),
+    (["eval", "--task", "x", "--patch", "-", "--timeout", "0"], "want seconds"),
+    (["eval", "--task", "x", "--patch", "-", "--timeout", "nan"], "want seconds"),
+    (["eval", "--task", "x", "--patch", "-", "--label", "k"], "want NAME=VALUE"),
+    (["eval", "--task", "x", "--patch", "-", "-o", "xml"], "want text or json"),
+    (["eval", "--task", "x", "--patch", "-", "extra\x1b"], "`extra\\x1b` is one argument too many"),
+    (["tasks", "import"], "missing argument: FILE.jsonl|-"),
+    (["tasks", "import", "x.jsonl"], "--repos DIR is needed"),
+    (["tasks", "ls", "--slots", "-1"], "want a whole number"),
+    (["log", "ls", "--limit", "0"], "want a whole number"),
+    (["log", "cat", "x", "-f"], "needs no --cursor"),
+    (["mine", "--repo", "."], "--base is needed"),
+    (["learn", "--run", "x"], "--tasks PREFIX and --run NAME"),
+    (["learn", "--tasks", "x", "--run", "../x"], "plain name"),
+    (["status", "-x"], "unknown option `-x`"),
+    (["help", "lerned"], "did you mean `learn`?"),
+])
+def test_usage_errors_are_64_and_touch_nothing(args, says, tmp_path):
+    rc, out, err = assay(*args, cwd=tmp_path)
+    assert rc == 64 and out == "" and says in err, err
+    assert "\x1b" not in err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("args", [["help"], ["--help"], ["help", "eval"], ["eval", "--help"], ["help", "tasks"],
+                                  ["help", "tasks", "import"], ["version"], ["--version"]])
+def test_help_is_data_and_0(args, tmp_path):
+    rc, out, err = assay(*args, cwd=tmp_path)
+    assert rc == 0 and out and err == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_every_command_has_its_help():
+    listed = [line[2:16].strip() for line in assay("help")[1].splitlines() if line.startswith("  ") and line[2] not in " -"]
+    assert len(listed) >= 13
+    for name in listed:
+        rc, out, _ = assay("help", *name.split())
+        assert rc == 0 and out.startswith(f"usage: assay {name}")
+
+
+def test_bad_files_are_65_before_a_server_is_asked(tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * ((1 << 20) + 1))
+    for path, says in (("nowhere", "nowhere: No such file"), (".", "is a directory"), ("big", "larger than 1048576 bytes")):
+        rc, out, err = assay("eval", "--task", "t", "--patch", path, cwd=tmp_path)
+        assert rc == 65 and out == "" and says in err
+    rc, _, err = assay("tasks", "import", "nowhere", "--repos", ".", cwd=tmp_path)
+    assert rc == 65 and "nowhere" in err
+    rc, _, err = assay("tasks", "import", "big", "--repos", "nowhere", cwd=tmp_path)
+    assert rc == 65 and "--repos nowhere" in err
+    assert sorted(os.listdir(tmp_path)) == ["big"]
+
+
+def test_nobody_at_the_named_server_is_69(tmp_path):
+    for args in (["tasks", "ls"], ["eval", "--task", "t", "--patch", "/dev/null"], ["status"]):
+        rc, out, err = assay(*args, "--server", f"unix:{tmp_path}/none", "-o", "json", cwd=tmp_path)
+        assert rc == 69 and out == "" and "none" in err
+
+
+def test_doctor_says_what_is_enforced(tmp_path):
+    rc, out, _ = assay("doctor", "-o", "json", cwd=tmp_path)
+    d = json.loads(out)
+    assert rc == (0 if d["ok"] else 69)
+    assert {"namespaces", "overlay", "seccomp", "landlock", "assayd", "assay-jail"} <= {c["name"] for c in d["checks"]}
+    assert all(c["advice"] for c in d["checks"] if c["status"] != "ok")
+    assert {"wall", "memory", "pids", "cpu", "output", "disk"} <= set(d["limits"])
+    assert assay("doctor", cwd=tmp_path)[0] == rc
+    assert os.listdir(tmp_path) == []
+
+
+# --- the whole way, on one small repository ---
+
+SOURCE = "def scale(x):\n    return x * 2\n\n\ndef shift(x):\n    return x + 2\n"
+TESTS = "from scale import scale, shift\n\n\ndef test_scale():\n    assert scale(3) == 9\n\n\ndef test_shift():\n    assert shift(1) == 3\n"
+RANDOM_TESTS = "import os\nimport pytest\n\n\n@pytest.mark.parametrize('n', range(20))\ndef test_coin(n):\n    assert os.urandom(1)[0] & 1\n"
+
+
+class Project:
+    """`scale`: revision 1 has a bug, revision 2 fixes it and tests it, 3 only adds a coin toss, 4 only changes source."""
+
+    def __init__(self, folder):
+        self.repos, self.repo, self.state = folder / "repos", folder / "repos" / "scale", folder / "state"
+        self.repo.mkdir(parents=True)
+        self.git("init", "-q", "-b", "main")
+        self.write("scale.py", SOURCE)
+        self.write("test_scale.py", TESTS.replace("3) == 9", "0) == 0"))
+        self.base = self.commit()
+        self.write("scale.py", SOURCE.replace("x * 2", "x * 3"))
+        self.fix = self.git("diff")
+        self.write("test_scale.py", TESTS)
+        self.test_patch = self.git("diff", "--", "test_scale.py")
+        self.head = self.commit()
+        self.write("test_coin.py", RANDOM_TESTS)
+        self.write("scale.py", SOURCE.replace("x * 2", "3 * x"))
+        self.coin = self.commit()
+        self.write("scale.py", SOURCE.replace("x * 2", "x + x + x"))
+        self.source_only = self.commit()
+
+    def git(self, *args):
+        env = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_AUTHOR_NAME="t", GIT_AUTHOR_EMAIL="t@example.org",
+                   GIT_COMMITTER_NAME="t", GIT_COMMITTER_EMAIL="t@example.org")
+        return subprocess.run(["git", "-C", str(self.repo), *args], check=True, stdout=subprocess.PIPE, env=env).stdout.decode()
+
+    def write(self, name, text):
+        (self.repo / name).write_text(text)
+
+    def commit(self):
+        self.git("add", ".")
+        self.git("commit", "-qm", "change")
+        return self.git("rev-parse", "HEAD").strip()
+
+    def record(self, **more):
+        r = dict(instance_id="scale-1", repo="scale", base_commit=self.base, problem_statement="scale must triple",
+                 patch=self.fix, test_patch=self.test_patch, FAIL_TO_PASS=["test_scale.py::test_scale"],
+                 PASS_TO_PASS=["test_scale.py::test_shift"], test_cmd="python3 -m pytest test_scale.py", timeout_s=60,
+                 difficulty="low")
+        return dict(r, **more)
+
+    def assay(self, *args, **kw):
+        return assay(*args, state=self.state, **kw)
+
+    def eval(self, patch, *more):
+        if isinstance(patch, str):
+            patch = patch.encode()
+        rc, out, err = self.assay("eval", "--task", "scale-1", "--patch", "-", "-o", "json", *more, stdin=patch)
+        assert rc == 0, err
+        return json.loads(out)
+
+    def mine(self, base, head, *more):
+        return self.assay("mine", "--repo", self.repo, "--base", base, "--head", head, "--cmd", "python3 -m pytest", *more)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    if not os.path.exists(os.path.join(BIN, "assayd")):
+        pytest.skip("assayd is not built: run `make`")
+    p = Project(tmp_path_factory.mktemp("project"))
+    rc, out, err = p.assay("tasks", "import", "-", "--repos", p.repos, stdin=json.dumps(p.record()).encode())
+    assert rc == 0 and out.startswith("1 added, 0 unchanged, 0 replaced"), err
+    return p
+
+
+def test_import_again_and_bad_records(project, tmp_path):
+    file = tmp_path / "t.jsonl"
+    file.write_text("\n".join([json.dumps(project.record()), "{broken", "", json.dumps(project.record(instance_id="no-repo", repo="none"))]))
+    rc, out, err = project.assay("tasks", "import", file, "--repos", project.repos)
+    assert rc == 65 and out.startswith("0 added, 1 unchanged, 0 replaced")
+    assert f"{file}:2: " in err and f"{file}:4: no-repo: " in err and "2 bad records" in err
+    assert [t["instance_id"] for t in json.loads(project.assay("tasks", "ls", "--prefix", "scale-", "-o", "json")[1])["tasks"]] == ["scale-1"]
+
+
+def test_show_tells_the_fix_only_when_asked(project):
+    rc, out, _ = project.assay("tasks", "show", "scale-1", "-o", "json")
+    t = json.loads(out)
+    assert rc == 0 and "patch" not in t and "test_patch" not in t and t["difficulty"] == "low" and len(t["snapshot"]) == 64
+    assert "x * 3" not in project.assay("tasks", "show", "scale-1")[1]
+    t = json.loads(project.assay("tasks", "show", "scale-1", "--with-fix", "-o", "json")[1])
+    assert t["patch"] == project.fix and t["test_patch"] == project.test_patch
+    assert t["FAIL_TO_PASS"] == ["test_scale.py::test_scale"]
+
+
+def test_the_true_fix_is_worth_1(project):
+    v = project.eval(project.fix)
+    assert (v["task_id"], v["outcome"], v["reward"], v["patch_status"], v["run_end"]) == ("scale-1", "resolved", 1.0, "applied", "exit 0")
+    assert v["tests"] == {"test_scale.py::test_scale": "PASSED", "test_scale.py::test_shift": "PASSED"}
+    assert v["limits_hit"] == [] and v["peak_memory_bytes"] > 0 and v["timings_ms"]["run"] > 0 and v["attempts"] >= 1
+    assert project.eval(project.fix)["cached"] is True
+    assert project.eval(project.fix, "--fresh")["cached"] is False
+    rc, out, _ = project.assay("eval", "--task", "scale-1", "--fix")
+    assert rc == 0 and "resolved, reward 1" in out and "2 of 2 required" in out
+
+
+def test_an_empty_patch_is_worth_0(project):
+    v = project.eval(b"")
+    assert (v["reward"], v["patch_status"]) == (0.0, "empty")
+
+
+def test_a_wrong_patch_is_worth_0_and_the_failing_test_is_named(project):
+    wrong = project.fix.replace("+    return x * 3", "+    return x * 4")
+    v = project.eval(wrong)
+    assert (v["outcome"], v["reward"], v["patch_status"]) == ("unresolved", 0.0, "applied")
+    assert v["tests"]["test_scale.py::test_scale"] == "FAILED"
+    rc, out, _ = project.assay("eval", "--task", "scale-1", "--patch", "-", stdin=wrong.encode())
+    assert rc == 0 and "FAILED   test_scale.py::test_scale" in out
+
+
+def test_a_patch_that_does_not_apply_says_where(project):
+    v = project.eval(project.fix.replace("-    return x * 2", "-    return y * 2"))
+    assert (v["outcome"], v["reward"], v["patch_status"]) == ("patch_failed", 0.0, "failed")
+    assert "scale.py:" in v["reason"]
+
+
+def test_a_request_id_is_carried_out_once(project):
+    first = project.eval(project.fix, "--request-id", "once-1")
+    assert project.eval(project.fix, "--request-id", "once-1")["episode_id"] == first["episode_id"]
+    rc, _, err = project.assay("eval", "--task", "scale-1", "--patch", "-", "--request-id", "once-1", stdin=b"other")
+    assert rc == 65 and "once-1" in err
+
+
+def test_an_unknown_task_is_65_and_near_ones_are_named(project):
+    rc, out, err = project.assay("eval", "--task", "scale-2", "--patch", "-", "-o", "json")
+    assert rc == 65 and out == "" and "scale-1" in err
+
+
+def test_mine_finds_what_the_change_is_worth(project, tmp_path):
+    out_file = tmp_path / "mined.jsonl"
+    rc, out, err = project.mine(project.base, project.head, "--id", "mined-1", "--out", out_file, "-o", "json")
+    assert rc == 0, err
+    t = json.loads(out)
+    assert t == json.loads(out_file.read_text())
+    assert (t["instance_id"], t["repo"], t["base_commit"]) == ("mined-1", "scale", project.base)
+    assert t["FAIL_TO_PASS"] == ["test_scale.py::test_scale"] and t["PASS_TO_PASS"] == ["test_scale.py::test_shift"]
+    assert "x * 3" in t["patch"] and "== 9" in t["test_patch"] and "test_scale" not in t["patch"]
+    for args, reward in ((["--fix"], 1.0), (["--patch", "/dev/null"], 0.0)):
+        rc, out, err = project.assay("eval", "--task", "mined-1", *args, "-o", "json")
+        assert rc == 0 and json.loads(out)["reward"] == reward, err
+    rc, out, err = project.assay("tasks", "import", out_file, "--repos", project.repos)
+    assert rc == 0 and "1 unchanged" in out
+
+
+def test_mine_leaves_unsteady_tests_out(project):
+    """Twenty coins tossed twice: that none of them differs has a chance of one in a million."""
+    rc, out, err = project.mine(project.base, project.coin, "-o", "json")
+    assert rc == 0 and "left out" in err and "test_coin" in err
+    t = json.loads(out)
+    assert "test_scale.py::test_scale" in t["FAIL_TO_PASS"]
+    named = [line for line in err.splitlines() if "test_coin" in line]
+    assert not any(i in line for i in t["FAIL_TO_PASS"] + t["PASS_TO_PASS"] if "coin" in i for line in named if line.endswith(i))
+
+
+def test_mine_makes_no_record_of_a_change_no_test_sees(project, tmp_path):
+    rc, out, err = project.mine(project.coin, project.source_only, "--id", "scale-1", "--out", tmp_path / "none", "--cmd",
+                                "python3 -m pytest test_scale.py")
+    assert rc == 65 and out == "" and "no test fails before the change" in err
+    assert not (tmp_path / "none").exists()
+    t = json.loads(project.assay("tasks", "show", "scale-1", "--with-fix", "-o", "json")[1])
+    assert t["patch"] == project.fix            # what stood under the id stands there again
+    rc, _, err = project.mine(project.base, "nowhere")
+    assert rc == 65 and "nowhere" in err
+
+
+def test_the_log_holds_every_episode_and_replay_agrees(project):
+    episode = project.eval(project.fix)["episode_id"]
+    listed = json.loads(project.assay("log", "ls", "--task", "scale-1", "--limit", "1000", "-o", "json")[1])["episodes"]
+    assert episode in [e["episode_id"] for e in listed]
+    assert len({e["cursor"] for e in listed}) == len(listed)
+    one = json.loads(project.assay("log", "cat", episode)[1])
+    assert one["patch"] == project.fix and one["sample"] is None and one["reward"] == 1.0
+    every = [json.loads(line) for line in project.assay("log", "cat")[1].splitlines()]
+    assert one in every and [e["cursor"] for e in every] == sorted(e["cursor"] for e in every)
+    assert json.loads(project.assay("log", "cat", one["cursor"])[1]) == one
+    rc, out, err = project.assay("replay", episode, "-o", "json")
+    assert rc == 0 and json.loads(out)["same"] is True, err
+
+
+def test_two_at_once_on_one_state(project):
+    def start(factor):
+        patch = project.fix.replace("+    return x * 3", f"+    return x * {factor}")
+        p = subprocess.Popen([os.path.join(BIN, "assay"), "eval", "--task", "scale-1", "--patch", "-", "-o", "json", "--state",
+                              str(project.state)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p.stdin.write(patch.encode())
+        p.stdin.close()
+        return p
+
+    running = [start(n) for n in (30, 31, 32)]
+    for p in running:
+        assert p.wait(timeout=120) == 0, p.stderr.read()
+        assert json.loads(p.stdout.read())["outcome"] == "unresolved"
+        p.stdout.close(), p.stderr.close()
