@@ -43,3 +43,11 @@ $(B)/tests/proto/grpc_call: $(B)/tests/proto/grpc_call.o $(B)/libproto.a $(B)/li
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
 test units: $(GRPC_HELPERS)
 -include $(addprefix $(B)/tests/proto/,grpc_test.d echo.d echo_server.d grpc_call.d)
+
+# Bench: the same load on our echo server and on grpcio's.
+BENCHES += tests/bench/bench_grpc.py
+bench: $(GRPC_HELPERS) $(B)/tests/bench/grpc_load
+$(B)/tests/bench/grpc_load: $(B)/tests/bench/grpc_load.o $(B)/libproto.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
+-include $(B)/tests/bench/grpc_load.d
