@@ -204,6 +204,18 @@ static uint64_t meta_number(const struct safetensors *f, const char *key, bool *
     return v;
 }
 
+int checkpoint_peek(const char *out_dir, uint64_t *out_cursor, struct err *err)
+{
+    char path[CHECKPOINT_PATH_SIZE];
+    own_safetensors *f = NULL;
+    int rc;
+    if ((rc = path_of(path, out_dir, "checkpoint.safetensors", err)) < 0 || (rc = safetensors_open(&f, path, err)) < 0)
+        return rc;
+    bool whole = true;
+    *out_cursor = meta_number(f, "cursor", &whole);
+    return whole ? 0 : err_set(err, ERR_CORRUPT, "%s: not a checkpoint of this program", path);
+}
+
 int checkpoint_load(const char *out_dir, struct model *m, struct optimizer *opt, struct checkpoint_state *s, char *run_buf,
                     size_t run_size, struct err *err)
 {

@@ -27,6 +27,8 @@ MUST_CHECK int checkpoint_save(const char *out_dir, const struct model *m, const
 MUST_CHECK int checkpoint_load(const char *out_dir, struct model *m, struct optimizer *opt, struct checkpoint_state *s,
                                char *run_buf, size_t run_size, struct err *err);
 bool checkpoint_exists(const char *out_dir);
+/* Only the cursor: where to begin to read when the checkpoint is resumed. */
+MUST_CHECK int checkpoint_peek(const char *out_dir, uint64_t *out_cursor, struct err *err);
 
 struct checkpoint_version { char manifest_path[CHECKPOINT_PATH_SIZE]; char manifest_sha256[65]; };
 /* Write version `version` as a folder that Hugging Face tools read. A folder that is there already is replaced. */

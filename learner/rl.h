@@ -67,6 +67,7 @@ struct rl_config {
     bool learning, resume;
     double lr, temperature, clip_low, clip_high, kl, entropy;
     uint32_t epochs, context, dim, layers, heads, kv_heads, hidden;
+    uint64_t first_cursor;              /* where the caller's world began to read: 0 but for a resume */
 };
 /* See rl.c for where the numbers come from. */
 struct rl_config rl_config_default(void);

@@ -3,6 +3,7 @@
 LEARNER_MATH := attention.o model.o advantage.o loss.o optimizer.o sampler.o batch.o train.o choice.o \
                 collective_self.o collective_shm.o safetensors.o checkpoint.o rl.o
 LEARNER_OBJS := $(addprefix $(B)/learner/,$(LEARNER_MATH) backend_cpu.o collective_cpu.o)
+LEARNER_PROG := $(addprefix $(B)/learner/,learner.o cmd_rl.o cmd_sft.o options.o source.o wire.o)
 LEARNER_F64  := $(patsubst %.o,$(B)/learner/%_f64.o,$(LEARNER_MATH) backend_cpu.o collective_cpu.o)
 
 # Only the -I part: the library path of the same package is for linking.
@@ -11,6 +12,14 @@ LIBS_learner   := $(shell pkg-config --libs openblas jansson libprotobuf-c) -lm
 
 $(B)/liblearner.a: $(LEARNER_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
+
+# Headers that protobuf-c makes come before the one file that includes them.
+$(B)/learner/wire.o: | $(PROTO_GEN_H)
+BINS += $(BIN)/assay-learner
+$(BIN)/assay-learner: $(LEARNER_PROG) $(B)/liblearner.a $(B)/libproto.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "LD $@")
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(filter-out -luv,$(LIBS_proto)) $(LIBS_learner) $(LIBS_base)
 
 # The same sources in double precision, for the finite-difference tests.
 $(B)/learner/%_f64.o: learner/%.c
@@ -33,4 +42,4 @@ $(LEARNER_UNITS): $(B)/tests/learner/%_test: tests/learner/%_test.c $(B)/liblear
 	@$(if $(V),,echo "LD $@")
 	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $(filter %.c %.a,$^) -lcmocka $(LIBS_base) $(LIBS_learner)
 
--include $(LEARNER_OBJS:.o=.d) $(LEARNER_F64:.o=.d) $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64))
+-include $(LEARNER_OBJS:.o=.d) $(LEARNER_PROG:.o=.d) $(LEARNER_F64:.o=.d) $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64))
