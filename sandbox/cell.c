@@ -1,0 +1,173 @@
+/* cell.c - see cell.h. After rights_drop() nothing here has more power than the foreign code to come. */
+#include "sandbox/cell.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include "sandbox/rights.h"
+#include "sandbox/mount.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+extern char **environ;
+
+static const char *const fixed_env[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox", "USER=root", "LOGNAME=root",
+    "SHELL=/bin/sh", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "TMPDIR=/tmp",
+    "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
+};
+#define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
+
+/* Close all but 0-2 and `keep`, which becomes 3. */
+static int keep_only(int keep)
+{
+    if (keep != 3 && (dup2(keep, 3) < 0 || fcntl(3, F_SETFD, FD_CLOEXEC) < 0))
+        return -1;
+    return close_range(4, ~0u, 0);
+}
+
+static void answer(int sock, int rc, const struct err *err)
+{
+    struct cell_answer a = { .rc = rc };
+    struct err ignored;
+    if (rc < 0) {
+        a.sys = err->sys;
+        memcpy(a.msg, err->msg, sizeof a.msg);
+    }
+    if (frame_send(sock, &a, sizeof a, NULL, 0, &ignored) < 0)
+        _exit(1);                       /* the launcher is gone: so is the sandbox */
+}
+
+void cell_reaper(const struct kit *kit, int sock)
+{
+    struct err err = { 0 };
+    int rc = mount_proc(&err);
+    struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
+    sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
+    prctl(PR_SET_NAME, "init");
+    if (rc == 0)
+        rc = rights_drop(kit->userns, &kit->filter, &err);
+    if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
+        rc = err_sys(&err, ERR_SYS, "init: descriptors");
+    answer(3, rc, &err);
+    close_range(0, ~0u, 0);
+    if (rc < 0)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void limit(int what, uint64_t value)
+{
+    if (value == 0)
+        return;
+    struct rlimit r = { value, value }, now;
+    if (getrlimit(what, &now) == 0 && now.rlim_max < r.rlim_max)
+        r.rlim_cur = r.rlim_max = now.rlim_max;
+    setrlimit(what, &r);
+}
+
+static void limits(const struct cell_order *o)
+{
+    struct rlimit no_core = { 0, 0 };
+    setrlimit(RLIMIT_CORE, &no_core);
+    limit(RLIMIT_NOFILE, 4096);
+    limit(RLIMIT_MEMLOCK, 64 << 20);
+    limit(RLIMIT_MSGQUEUE, 819200);
+    limit(RLIMIT_SIGPENDING, 4096);
+    limit(RLIMIT_FSIZE, o->file_bytes);
+    limit(RLIMIT_AS, o->memory_bytes);
+    limit(RLIMIT_CPU, o->cpu_s);
+    limit(RLIMIT_NPROC, o->pids);
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+    return strncmp(a, b, n) == 0 && b[n] == '=';
+}
+
+/* Become the command. Returns only on failure. */
+static int run(const struct cell_order *o, int command, int out, struct err *err)
+{
+    struct stat st;
+    if (fstat(command, &st) < 0 || st.st_size < 1)
+        return err_set(err, ERR_BAD_INPUT, "command: empty");
+    size_t size = (size_t)st.st_size, strings = 0;
+    char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE, command, 0);
+    if (text == MAP_FAILED)
+        return err_sys(err, ERR_SYS, "command");
+    if (text[size - 1] != '\0')
+        return err_set(err, ERR_BAD_INPUT, "command: not terminated");
+    for (size_t i = 0; i < size; i++)
+        strings += text[i] == '\0';
+    const char **env = calloc(FIXED_ENV_COUNT + strings + 1, sizeof *env);
+    if (env == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    size_t n = 0;
+    for (; n < FIXED_ENV_COUNT; n++)
+        env[n] = fixed_env[n];
+    for (const char *s = text + strlen(text) + 1; s < text + size; s += strlen(s) + 1) {
+        size_t at = 0;
+        while (at < n && !same_name(env[at], s))
+            at++;
+        env[at] = s;                    /* a given name replaces a fixed one, the last one wins */
+        n += at == n;
+    }
+    limits(o);
+    prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
+    int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (adj >= 0 && write(adj, "1000", 4) < 0)
+        adj = -1;                       /* only makes the choice of the kernel's victim less sharp */
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || chdir(SANDBOX_WORK_DIR) < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        return err_sys(err, ERR_SYS, "command: descriptors");
+    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+    for (int sig = 1; sig < 65; sig++)
+        signal(sig, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);
+    const char *argv[] = { "sh", "-c", text, NULL };
+    execve("/bin/sh", (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+    return err_sys(err, ERR_SYS, "start /bin/sh");
+}
+
+void cell_agent(const struct kit *kit, int sock)
+{
+    struct err err = { 0 };
+    prctl(PR_SET_NAME, "agent");
+    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, &err);
+    if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
+        rc = err_sys(&err, ERR_SYS, "agent: descriptors");
+    sock = 3;
+    answer(sock, rc, &err);
+    while (rc == 0) {
+        struct cell_order o;
+        int fds[FRAME_FDS_MAX], nfds;
+        struct err bad;
+        if (frame_recv(sock, &o, sizeof o, fds, &nfds, &bad) != (int)sizeof o)
+            _exit(1);
+        int done;
+        if (o.kind == CELL_EDITS && nfds == 1) {
+            own_fd tree = open(SANDBOX_WORK_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : edits_apply(tree, fds[0], &err);
+        } else if (o.kind == CELL_COLLECT && nfds == 2) {
+            done = collect_report(fds[0], fds[1], &err);
+        } else if (o.kind == CELL_RUN && nfds == 2) {
+            done = run(&o, fds[0], fds[1], &err);
+        } else {
+            _exit(1);
+        }
+        for (int i = 0; i < nfds; i++)
+            close(fds[i]);
+        answer(sock, done, &err);
+    }
+    _exit(1);
+}

@@ -1,0 +1,351 @@
+/* cgroup.c - see cgroup.h. Files hold decimal numbers; a missing one means a limit less, told by version 0 only. */
+#include "sandbox/cgroup.h"
+#include "base/own.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define PREFIX "assay-jail."
+#define KEEP_CHARGED ((uint64_t)64 << 20)
+#define OWN_TASKS 3u            /* keeper, launcher, reaper: not the command's */
+
+static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct" };
+
+static int put(int fd, const char *text)
+{
+    return fd >= 0 && pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+static int put_path(const char *dir, const char *file, const char *text)
+{
+    char path[420];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    own_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+    return put(fd, text);
+}
+
+static int put_number(int fd, uint64_t n)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+    return put(fd, text);
+}
+
+/* The number after `key` (whole word at a line's start), or the file's first number for NULL. */
+static uint64_t number(int fd, const char *key)
+{
+    char text[2048];
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    if (key == NULL)
+        return strtoull(text, NULL, 10);
+    size_t len = strlen(key);
+    for (char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0 && line[len] == ' ')
+            return strtoull(line + len, NULL, 10);
+    }
+    return 0;
+}
+
+/* Ticks since boot at which process `pid` began; 0: no such process. */
+static unsigned long long start_ticks(long pid)
+{
+    char path[48], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    own_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    char *p = strrchr(text, ')');           /* the name may hold anything */
+    for (int field = 2; p != NULL && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p == NULL ? 0 : strtoull(p, NULL, 10);
+}
+
+static void remove_tree(const char *dir)
+{
+    char path[640];
+    DIR *d = opendir(dir);
+    if (d == NULL)
+        return;
+    for (struct dirent *e; (e = readdir(d)) != NULL; )
+        if (e->d_type == DT_DIR && strncmp(e->d_name, "slot-", 5) == 0) {
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+            rmdir(path);
+        }
+    closedir(d);
+    rmdir(dir);
+}
+
+static void remove_stale(const char *parent)
+{
+    DIR *d = opendir(parent);
+    if (d == NULL)
+        return;
+    for (struct dirent *e; (e = readdir(d)) != NULL; ) {
+        long pid;
+        unsigned long long ticks;
+        char path[640];
+        if (sscanf(e->d_name, PREFIX "%ld.%llu", &pid, &ticks) == 2 && start_ticks(pid) != ticks) {
+            snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
+            remove_tree(path);
+        }
+    }
+    closedir(d);
+}
+
+/* Our own group in hierarchy `want` ("" for v2) of /proc/self/cgroup. */
+static int own_group(const char *want, char *out, size_t size)
+{
+    char line[512];
+    own_file f = fopen("/proc/self/cgroup", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char *list = strchr(line, ':'), *path = list == NULL ? NULL : strchr(list + 1, ':');
+        if (path == NULL)
+            continue;
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        for (char *save = NULL, *c = *++list == '\0' ? list : strtok_r(list, ",", &save); c != NULL; c = strtok_r(NULL, ",", &save)) {
+            if (strcmp(c, want) == 0)
+                return snprintf(out, size, "%s", strcmp(path, "/") == 0 ? "" : path) < (int)size ? 0 : -1;
+            if (*c == '\0')
+                break;
+        }
+    }
+    return -1;
+}
+
+/* Mount point of the hierarchy with controller `want` (v1), or of v2 for NULL. */
+static int mount_point(const char *want, char *out, size_t size)
+{
+    char line[1024];
+    own_file f = fopen("/proc/self/mounts", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char dir[256], type[32], options[512];
+        if (sscanf(line, "%*s %255s %31s %511s", dir, type, options) != 3)
+            continue;
+        bool found = want == NULL && strcmp(type, "cgroup2") == 0;
+        if (want != NULL && strcmp(type, "cgroup") == 0)
+            for (char *save = NULL, *o = strtok_r(options, ",", &save); o != NULL; o = strtok_r(NULL, ",", &save))
+                found |= strcmp(o, want) == 0;
+        if (found)
+            return snprintf(out, size, "%s", dir) < (int)size ? 0 : -1;
+    }
+    return -1;
+}
+
+static int make_base(char *out, size_t size, const char *parent)
+{
+    remove_stale(parent);
+    if (snprintf(out, size, "%s/" PREFIX "%ld.%llu", parent, (long)getpid(), start_ticks(getpid())) >= (int)size)
+        return -1;
+    return mkdir(out, 0755) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+static bool open_v1(struct cgroup_host *h)
+{
+    for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++) {
+        char mount[256], group[256], parent[512];
+        if (mount_point(names[c], mount, sizeof mount) < 0 || own_group(names[c], group, sizeof group) < 0)
+            continue;
+        snprintf(parent, sizeof parent, "%s%s", mount, group);
+        /* Inside a container the path of /proc may not exist below the mount: its root is ours then. */
+        if (access(parent, W_OK) < 0)
+            snprintf(parent, sizeof parent, "%s", mount);
+        if (make_base(h->base[c], sizeof h->base[c], parent) < 0)
+            h->base[c][0] = '\0';
+    }
+    return h->base[CGROUP_MEMORY][0] != '\0' && h->base[CGROUP_PIDS][0] != '\0';
+}
+
+static bool open_v2(struct cgroup_host *h)
+{
+    char mount[256], group[256], parent[2][512];
+    if (mount_point(NULL, mount, sizeof mount) < 0 || own_group("", group, sizeof group) < 0)
+        return false;
+    snprintf(parent[0], sizeof parent[0], "%s%s", mount, group);
+    snprintf(parent[1], sizeof parent[1], "%s", mount);
+    for (int i = 0; i < 2; i++) {
+        /* A group with processes of its own cannot pass controllers on, except the root. */
+        put_path(parent[i], "cgroup.subtree_control", "+memory");
+        put_path(parent[i], "cgroup.subtree_control", "+pids");
+        put_path(parent[i], "cgroup.subtree_control", "+cpu");
+        if (make_base(h->base[0], sizeof h->base[0], parent[i]) < 0)
+            continue;
+        if (put_path(h->base[0], "cgroup.subtree_control", "+memory +pids +cpu") == 0)
+            return true;
+        rmdir(h->base[0]);
+    }
+    return false;
+}
+
+void cgroup_open(struct cgroup_host *h)
+{
+    *h = (struct cgroup_host){ 0 };
+    if (open_v1(h)) {
+        h->version = 1;
+        return;
+    }
+    cgroup_close(h);                        /* of v1, what was there without memory */
+    *h = (struct cgroup_host){ 0 };
+    h->version = open_v2(h) ? 2 : 0;
+}
+
+void cgroup_close(const struct cgroup_host *h)
+{
+    for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++)
+        for (int tries = 0; h->base[c][0] != '\0' && tries < 200; tries++) {
+            remove_tree(h->base[c]);
+            if (access(h->base[c], F_OK) < 0)
+                break;
+            nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        }
+}
+
+static int open_in(const char *dir, const char *file, int flags)
+{
+    char path[500];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    return open(path, flags | O_CLOEXEC);
+}
+
+static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, char *out, size_t size, struct err *err)
+{
+    snprintf(out, size, "%s/slot-%u", h->base[controller], slot);
+    if (mkdir(out, 0755) < 0 && errno != EEXIST)
+        return err_sys(err, ERR_SYS, "control group %s", out);
+    return 0;
+}
+
+int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
+{
+    char dir[400];
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
+    if (h->version == 0)
+        return 0;
+    if (h->version == 2) {
+        int rc = slot_dir(h, 0, slot, dir, sizeof dir, err);
+        if (rc < 0)
+            return rc;
+        s->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        s->memory_limit = open_in(dir, "memory.max", O_WRONLY);
+        s->memsw_limit = open_in(dir, "memory.swap.max", O_WRONLY);
+        s->memory_peak = open_in(dir, "memory.peak", O_RDWR);
+        if (s->memory_peak < 0)
+            s->memory_peak = open_in(dir, "memory.peak", O_RDONLY);
+        s->oom = open_in(dir, "memory.events", O_RDONLY);
+        s->pids_max = open_in(dir, "pids.max", O_WRONLY);
+        s->pids_events = open_in(dir, "pids.events", O_RDONLY);
+        s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
+        s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
+        put_path(dir, "memory.oom.group", "0");
+        return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0 : err_sys(err, ERR_SYS, "control group files of %s", dir);
+    }
+    for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++) {
+        if (h->base[c][0] == '\0')
+            continue;
+        int rc = slot_dir(h, c, slot, dir, sizeof dir, err);
+        if (rc < 0)
+            return rc;
+        if (c == CGROUP_MEMORY) {
+            s->memory_limit = open_in(dir, "memory.limit_in_bytes", O_WRONLY);
+            s->memsw_limit = open_in(dir, "memory.memsw.limit_in_bytes", O_WRONLY);
+            s->memory_peak = open_in(dir, s->memsw_limit >= 0 ? "memory.memsw.max_usage_in_bytes" : "memory.max_usage_in_bytes", O_RDWR);
+            s->oom = open_in(dir, "memory.oom_control", O_RDONLY);
+            s->memory_now = open_in(dir, "memory.usage_in_bytes", O_RDONLY);
+            s->force_empty = open_in(dir, "memory.force_empty", O_WRONLY);
+        } else if (c == CGROUP_PIDS) {
+            s->pids_max = open_in(dir, "pids.max", O_WRONLY);
+            s->pids_events = open_in(dir, "pids.events", O_RDONLY);
+        } else if (c == CGROUP_CPU) {
+            s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
+        } else {
+            s->cpu_usage = open_in(dir, "cpuacct.usage", O_RDONLY);
+        }
+    }
+    return s->memory_limit >= 0 && s->pids_max >= 0 ? 0 : err_sys(err, ERR_SYS, "control group files of slot %u", slot);
+}
+
+void cgroup_slot_drop(struct cgroup_slot *s)
+{
+    int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->force_empty };
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+    if (s->host != NULL && s->host->version == 2) {
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[0], s->slot);
+        rmdir(dir);
+    }
+}
+
+int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err)
+{
+    for (int c = 0; s->host->version == 1 && c < CGROUP_CONTROLLER_COUNT; c++) {
+        char dir[400];
+        if (s->host->base[c][0] == '\0')
+            continue;
+        snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[c], s->slot);
+        if (put_path(dir, "cgroup.procs", "0") < 0)
+            return err_sys(err, ERR_SYS, "join control group %s", dir);
+    }
+    return 0;
+}
+
+int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err)
+{
+    const bool v2 = s->host->version == 2;
+    const char *open_end = v2 ? "max" : "-1";
+    if (s->host->version == 0)
+        return 0;
+    if (limits == NULL) {
+        put(s->memsw_limit, open_end);
+        if (put(s->memory_limit, open_end) < 0 || put(s->pids_max, "max") < 0)
+            return err_sys(err, ERR_SYS, "open limits of slot %u", s->slot);
+        put(s->cpu_quota, open_end);
+        /* File pages the last sandbox read are charged here still; a lot of them would slow the next limit. */
+        if (number(s->memory_now, NULL) > KEEP_CHARGED)
+            put(s->force_empty, "0");
+        return 0;
+    }
+    /* v1: memory + swap may never be below memory, so it goes first when growing and last when shrinking. */
+    put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
+    if (put_number(s->memory_limit, limits->memory_bytes) < 0)
+        return err_sys(err, ERR_SYS, "memory limit of %llu bytes", (unsigned long long)limits->memory_bytes);
+    put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
+    if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS) < 0)
+        return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
+    char quota[48];
+    uint64_t us = (uint64_t)limits->cpu_percent * 1000;     /* of a period of 100 ms */
+    snprintf(quota, sizeof quota, v2 ? "%llu 100000" : "%llu", (unsigned long long)us);
+    put(s->cpu_quota, quota);
+    return 0;
+}
+
+void cgroup_peak_reset(struct cgroup_slot *s)
+{
+    put(s->memory_peak, "0");
+}
+
+void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
+{
+    *out = (struct cgroup_usage){ 0 };
+    if (s->host->version == 0)
+        return;
+    const bool v2 = s->host->version == 2;
+    out->cpu_ns = v2 ? number(s->cpu_usage, "usage_usec") * 1000 : number(s->cpu_usage, NULL);
+    out->memory_peak = number(s->memory_peak, NULL);
+    out->oom_kills = number(s->oom, "oom_kill");
+    out->pids_hits = number(s->pids_events, "max");
+}

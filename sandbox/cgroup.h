@@ -1,0 +1,46 @@
+/*
+ * cgroup.h - limits and usage of a slot by control groups, version 1 or 2, whichever this host has.
+ *
+ * Theory: below the group the jail was started in (v1), or the first place where controllers can be
+ * passed on (v2), lies one directory "assay-jail.<pid>.<start time>" with one directory per slot.
+ * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
+ * launchers are born inside. v2: every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
+ * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
+ * the next jail; a directory with a living process cannot be removed at all.
+ * Without usable groups `version` is 0 and limits fall to rlimits.
+ */
+#pragma once
+#include "sandbox/sandbox.h"
+#include <stdbool.h>
+
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_CONTROLLER_COUNT };
+
+struct cgroup_host {
+    int version;                            /* 0: none */
+    char base[CGROUP_CONTROLLER_COUNT][320];/* directory of this jail per controller; "" where absent; v2: first only */
+};
+
+struct cgroup_slot {
+    const struct cgroup_host *host;
+    uint32_t slot;
+    int dir;                                /* v2: directory of the current sandbox, else -1 */
+    int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
+    int memory_now, force_empty;            /* v1 */
+};
+
+struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
+
+/* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version. */
+void cgroup_open(struct cgroup_host *h);
+/* Remove this jail's directories. Waits up to 2 s for the last processes to go. */
+void cgroup_close(const struct cgroup_host *h);
+
+MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err);
+void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
+/* v1: the calling process joins for good. */
+MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
+/* Set limits; NULL: wide open, for making the next sandbox. */
+MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
+/* Begin a new peak measurement, where the kernel can. */
+void cgroup_peak_reset(struct cgroup_slot *s);
+void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);

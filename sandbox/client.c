@@ -1,0 +1,444 @@
+/*
+ * client.c - the unprivileged side: one socket, a table of slots, no waiting after the start.
+ *
+ * The jail tells which slots are ready; an acquire takes one, or is kept (at most as many as there
+ * are slots) until one is. Callbacks fire from sandbox_client_dispatch() only. When the jail is
+ * gone, everything that waits is failed with ERR_LOST, once.
+ */
+#include "sandbox/sandbox.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include "sandbox/grant.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define START_MS_MAX 60000
+#define STOP_MS_MAX 5000
+
+struct sandbox {
+    struct sandbox_client *client;          /* NULL: the client was closed first */
+    uint32_t slot, generation;
+    bool running, lost;
+    sandbox_done_cb done;
+    void *done_arg;
+};
+
+struct waiting {                            /* an acquire: not sent yet, or not answered yet */
+    sandbox_acquired_cb cb;
+    void *arg;
+    struct sandbox_limits limits;
+    uint32_t which;
+    int fds[3], nfds;                       /* owned */
+    struct waiting *next;
+};
+
+struct slot_view {
+    bool ready;
+    uint32_t generation;
+    struct waiting *acquiring;              /* sent, not answered */
+    struct sandbox *held;
+};
+
+struct sandbox_client {
+    int sock;
+    pid_t jail;
+    bool lost;
+    uint32_t wanted, open;                  /* the most at once; now acquired or being acquired */
+    uint32_t slot_count;
+    struct slot_view *slots;
+    struct waiting *first, **last;          /* in order of asking */
+};
+
+static void waiting_free(struct waiting *w)
+{
+    for (int i = 0; i < w->nfds; i++)
+        close(w->fds[i]);
+    free(w);
+}
+
+/* ---- start and stop ---- */
+
+static int spawn_jail(const char *path, uint32_t slots, int theirs, pid_t *out, struct err *err)
+{
+    char count[16], *argv[] = { (char *)(uintptr_t)"assay-jail", count, NULL };
+    char *env[] = { (char *)(uintptr_t)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    snprintf(count, sizeof count, "%u", slots);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawnattr_init(&attr);
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setpgroup(&attr, 0);            /* a signal from the terminal goes to us; we end the jail */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_adddup2(&fa, theirs, 3);
+    int rc = posix_spawn(out, path, &fa, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&attr);
+    if (rc != 0) {
+        errno = rc;
+        return err_sys(err, ERR_UNAVAILABLE, "start %s", path);
+    }
+    return 0;
+}
+
+static int await_hello(struct sandbox_client *c, struct err *err)
+{
+    struct grant_answer a;
+    int fds[FRAME_FDS_MAX], nfds;
+    struct pollfd p = { .fd = c->sock, .events = POLLIN };
+    int n;
+    do
+        n = poll(&p, 1, START_MS_MAX);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        return err_set(err, ERR_DEADLINE, "jail: no answer in %d s", START_MS_MAX / 1000);
+    n = n < 0 ? err_sys(err, ERR_SYS, "poll") : frame_recv(c->sock, &a, sizeof a, fds, &nfds, err);
+    if (n < 0)
+        return n;
+    if (n != (int)sizeof a)
+        return err_set(err, ERR_LOST, "jail ended at its start: is it of this build, and run by root?");
+    if (a.kind != GRANT_HELLO || a.rc < 0) {
+        err_set(err, a.rc < 0 ? a.rc : ERR_PROTOCOL, "jail: %.*s", (int)sizeof a.msg - 1, a.msg);
+        err->sys = a.sys;
+        return err->code;
+    }
+    if (a.version != GRANT_VERSION || a.slots == 0 || a.slots > 2 * GRANT_SLOTS_MAX)
+        return err_set(err, ERR_PROTOCOL, "jail: version %u, not %u: install both from one build", a.version, GRANT_VERSION);
+    c->slot_count = a.slots;
+    return 0;
+}
+
+int sandbox_client_start(struct sandbox_client **out, const char *jail_path, uint32_t slots, struct err *err)
+{
+    if (slots == 0 || slots > GRANT_SLOTS_MAX)
+        return err_set(err, ERR_USAGE, "%u sandboxes: want 1 to %u", slots, GRANT_SLOTS_MAX);
+    int pair[2];
+    struct sandbox_client *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return err_set(err, ERR_LIMIT, "sandbox client: out of memory");
+    c->last = &c->first;
+    c->wanted = slots;
+    c->sock = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        free(c);
+        return err_sys(err, ERR_SYS, "jail socket");
+    }
+    own_fd theirs = pair[1];
+    c->sock = pair[0];
+    int room = 4 << 20;                             /* bursts of requests on many slots */
+    setsockopt(c->sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    int rc = spawn_jail(jail_path, slots, theirs, &c->jail, err);
+    close(give_fd(&theirs));
+    if (rc == 0)
+        rc = await_hello(c, err);
+    if (rc == 0) {
+        c->slots = calloc(c->slot_count, sizeof *c->slots);
+        if (c->slots == NULL)
+            rc = err_set(err, ERR_LIMIT, "sandbox client: out of memory");
+    }
+    if (rc == 0 && fcntl(c->sock, F_SETFL, O_NONBLOCK) < 0)
+        rc = err_sys(err, ERR_SYS, "jail socket");
+    if (rc < 0) {
+        sandbox_client_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+int sandbox_client_fd(const struct sandbox_client *c) { return c->sock; }
+
+void sandbox_client_close(struct sandbox_client *c)
+{
+    if (c == NULL)
+        return;
+    close(c->sock);                                 /* the jail ends by that */
+    for (int ms = 0; c->jail > 0; ms++) {
+        pid_t done = waitpid(c->jail, NULL, WNOHANG);
+        if (done == c->jail || (done < 0 && errno != EINTR))
+            break;
+        if (ms == STOP_MS_MAX)
+            kill(c->jail, SIGKILL);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    for (uint32_t i = 0; c->slots != NULL && i < c->slot_count; i++) {
+        if (c->slots[i].acquiring != NULL)
+            waiting_free(c->slots[i].acquiring);
+        if (c->slots[i].held != NULL)
+            c->slots[i].held->client = NULL;
+    }
+    for (struct waiting *w; (w = c->first) != NULL; waiting_free(w))
+        c->first = w->next;
+    free(c->slots);
+    free(c);
+}
+
+/* ---- requests ---- */
+
+static int send_request(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds, struct err *err)
+{
+    return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
+}
+
+static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
+{
+    struct slot_view *v = &c->slots[slot];
+    struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which, .limits = w->limits };
+    int rc = send_request(c, &r, w->fds, w->nfds, err);
+    if (rc == 0) {
+        v->ready = false;
+        v->acquiring = w;
+        for (int i = 0; i < w->nfds; i++)
+            close(w->fds[i]);
+        w->nfds = 0;
+    }
+    return rc;
+}
+
+int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
+                    sandbox_acquired_cb cb, void *arg, struct err *err)
+{
+    if (c->lost)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (c->open == c->wanted)
+        return err_set(err, ERR_BUSY, "all %u sandboxes are in use", c->wanted);
+    struct waiting *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return err_set(err, ERR_LIMIT, "acquire: out of memory");
+    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
+    const struct { int fd; uint32_t bit; } given[] = {
+        { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
+    };
+    for (int i = 0; i < 3; i++) {
+        if (given[i].fd < 0)
+            continue;
+        int fd = fcntl(given[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            waiting_free(w);
+            return err_sys(err, ERR_SYS, "acquire: descriptor");
+        }
+        w->which |= given[i].bit;
+        w->fds[w->nfds++] = fd;
+    }
+    for (uint32_t i = 0; c->first == NULL && i < c->slot_count; i++) {
+        if (!c->slots[i].ready)
+            continue;
+        int rc = send_acquire(c, i, w, err);
+        if (rc < 0) {
+            waiting_free(w);
+            return rc;
+        }
+        c->open++;
+        return 0;
+    }
+    *c->last = w;
+    c->last = &w->next;
+    c->open++;
+    return 0;
+}
+
+int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_done_cb cb, void *arg, struct err *err)
+{
+    if (s->lost || s->client == NULL)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (s->running)
+        return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
+    size_t size = strlen(cmd->shell) + 1;
+    for (const char *const *e = cmd->env; e != NULL && *e != NULL; e++) {
+        if (strchr(*e, '=') == NULL)
+            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
+        size += strlen(*e) + 1;
+    }
+    if (size > GRANT_COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size, (unsigned long long)GRANT_COMMAND_MAX);
+    own_mem char *text = malloc(size);
+    if (text == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    char *at = stpcpy(text, cmd->shell) + 1;
+    for (const char *const *e = cmd->env; e != NULL && *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    own_fd fd = frame_memfd("command", text, size, err);
+    if (fd < 0)
+        return err->code;
+    struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND };
+    int rc = send_request(s->client, &r, (int[]){ fd }, 1, err);
+    if (rc == 0) {
+        s->running = true;
+        s->done = cb;
+        s->done_arg = arg;
+    }
+    return rc;
+}
+
+/* Kill and close have no way to fail: a jail that does not even take them is given up. */
+static void send_or_lose(struct sandbox *s, uint32_t kind)
+{
+    struct err err;
+    struct grant_request r = { .kind = kind, .slot = s->slot, .generation = s->generation };
+    if (send_request(s->client, &r, NULL, 0, &err) < 0)
+        shutdown(s->client->sock, SHUT_RDWR);       /* the next dispatch finds the end */
+}
+
+void sandbox_kill(struct sandbox *s)
+{
+    if (s->running && !s->lost && s->client != NULL)
+        send_or_lose(s, GRANT_KILL);
+}
+
+void sandbox_close(struct sandbox *s)
+{
+    if (s == NULL)
+        return;
+    if (s->client != NULL) {
+        if (!s->lost)
+            send_or_lose(s, GRANT_CLOSE);
+        s->client->slots[s->slot].held = NULL;
+        s->client->open--;
+    }
+    free(s);
+}
+
+/* ---- answers ---- */
+
+static void acquired(struct sandbox_client *c, const struct grant_answer *a, const struct err *why)
+{
+    struct slot_view *v = &c->slots[a->slot];
+    struct waiting *w = v->acquiring;
+    v->acquiring = NULL;
+    if (w == NULL)
+        return;
+    struct sandbox *s = a->rc < 0 ? NULL : calloc(1, sizeof *s);
+    struct err err = *why;
+    int rc = a->rc;
+    if (s != NULL) {
+        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation };
+        v->held = s;
+    } else {
+        c->open--;
+        if (rc == 0) {
+            struct grant_request r = { .kind = GRANT_CLOSE, .slot = a->slot, .generation = v->generation };
+            rc = err_set(&err, ERR_LIMIT, "sandbox: out of memory");
+            struct err ignored;
+            if (send_request(c, &r, NULL, 0, &ignored) < 0)
+                shutdown(c->sock, SHUT_RDWR);
+        }
+    }
+    w->cb(w->arg, rc, s, rc < 0 ? &err : NULL);
+    waiting_free(w);
+}
+
+static void ready(struct sandbox_client *c, const struct grant_answer *a, const struct err *why)
+{
+    struct slot_view *v = &c->slots[a->slot];
+    struct waiting *w = c->first;
+    struct err err = *why;
+    v->ready = a->rc == 0;
+    v->generation = a->generation;
+    if (w == NULL)
+        return;
+    int rc = a->rc < 0 ? a->rc : 0;
+    c->first = w->next;
+    if (c->first == NULL)
+        c->last = &c->first;
+    w->next = NULL;
+    if (rc == 0)
+        rc = send_acquire(c, a->slot, w, &err);
+    if (rc < 0) {
+        c->open--;
+        w->cb(w->arg, rc, NULL, &err);
+        waiting_free(w);
+    }
+}
+
+static void done(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
+{
+    struct sandbox *s = c->slots[a->slot].held;
+    if (s == NULL || !s->running || a->generation != s->generation)
+        return;                                     /* closed meanwhile */
+    s->running = false;
+    struct sandbox_result r = a->result;
+    r.output_fd = r.report_fd = -1;
+    int next = 0;
+    if (a->rc == 0 && (a->fds & GRANT_HAS_OUTPUT) && next < nfds) {
+        r.output_fd = fds[next];
+        fds[next++] = -1;
+    }
+    if (a->rc == 0 && (a->fds & GRANT_HAS_REPORT) && next < nfds) {
+        r.report_fd = fds[next];
+        fds[next++] = -1;
+    }
+    s->done(s->done_arg, a->rc, a->rc == 0 ? &r : NULL, a->rc < 0 ? why : NULL);
+}
+
+static void lose(struct sandbox_client *c)
+{
+    struct err err;
+    err_set(&err, ERR_LOST, "the jail is gone");
+    c->lost = true;
+    for (uint32_t i = 0; i < c->slot_count; i++) {
+        struct sandbox *s = c->slots[i].held;
+        struct waiting *w = c->slots[i].acquiring;
+        c->slots[i].ready = false;
+        c->slots[i].acquiring = NULL;
+        if (s != NULL) {
+            bool was = s->running;
+            s->lost = true;
+            s->running = false;
+            if (was)
+                s->done(s->done_arg, ERR_LOST, NULL, &err);
+        }
+        if (w != NULL) {
+            c->open--;
+            w->cb(w->arg, ERR_LOST, NULL, &err);
+            waiting_free(w);
+        }
+    }
+    for (struct waiting *w; (w = c->first) != NULL; ) {
+        c->first = w->next;
+        c->open--;
+        w->cb(w->arg, ERR_LOST, NULL, &err);
+        waiting_free(w);
+    }
+    c->last = &c->first;
+}
+
+int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
+{
+    for (;;) {
+        struct grant_answer a;
+        int fds[FRAME_FDS_MAX], nfds;
+        if (c->lost)
+            return err_set(err, ERR_LOST, "the jail is gone");
+        int n = frame_recv(c->sock, &a, sizeof a, fds, &nfds, err);
+        if (n == ERR_BUSY)
+            return 0;
+        if (n != (int)sizeof a || a.slot >= c->slot_count) {
+            lose(c);
+            continue;
+        }
+        struct err why = { 0 };
+        if (a.rc < 0) {
+            err_set(&why, a.rc, "%.*s", (int)sizeof a.msg - 1, a.msg);
+            why.sys = a.sys;
+        }
+        if (a.kind == GRANT_READY)
+            ready(c, &a, &why);
+        else if (a.kind == GRANT_ACQUIRED)
+            acquired(c, &a, &why);
+        else if (a.kind == GRANT_DONE)
+            done(c, &a, fds, nfds, &why);
+        for (int i = 0; i < nfds; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+    }
+}

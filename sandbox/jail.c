@@ -1,0 +1,525 @@
+/*
+ * jail.c - assay-jail: the one privileged process. `assay-jail SLOTS`, with a SOCK_SEQPACKET socket
+ * to its client as descriptor 3. Started by sandbox_client_start() only.
+ *
+ * Two processes: the guardian, which the client started, and the jail proper, pid 1 of a pid
+ * namespace. The jail holds every sandbox below it, so its death, however it comes, is the death of
+ * all of them; the guardian then removes the control groups. The jail ends when the client's end of
+ * the socket closes, when the guardian dies, or when the client breaks the protocol.
+ *
+ * The jail opens nothing by a foreign name and parses nothing but the structs of grant.h.
+ */
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/grant.h"
+#include "sandbox/keeper.h"
+#include "sandbox/mount.h"
+#include "sandbox/seccomp.h"
+#include "sandbox/slot.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#define CLIENT_FD 3
+#define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
+
+struct jail {
+    int epoll, timer;
+    int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
+    bool greeted, over;
+    uint32_t slot_count, wanted;
+    uint64_t timer_ns;
+    uid_t uid_first;
+    struct cgroup_host cgroup;
+    struct sandbox_limits defaults;
+    struct slot *slots;
+    struct ring *rings;
+};
+
+/* ---- answers ---- */
+
+void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfds)
+{
+    struct err err;
+    if (!j->greeted) {
+        /* The first slot that is ready, or that cannot be, decides what the client hears. */
+        struct grant_answer hello = { .kind = GRANT_HELLO, .version = GRANT_VERSION, .slots = j->slot_count,
+                                      .rc = a->rc, .sys = a->sys };
+        memcpy(hello.msg, a->msg, sizeof hello.msg);
+        j->greeted = true;
+        if (frame_send(CLIENT_FD, &hello, sizeof hello, NULL, 0, &err) < 0)
+            j->over = true;
+        if (a->rc < 0) {
+            j->over = true;
+            return;
+        }
+    }
+    if (!j->over && frame_send(CLIENT_FD, a, sizeof *a, fds, nfds, &err) < 0) {
+        if (err.code != ERR_LOST)
+            log_err(LOG_ERROR, &err, "client dropped");
+        j->over = true;
+    }
+}
+
+/* ---- user namespaces and keepers ---- */
+
+static int put_map(pid_t pid, const char *which, unsigned from, unsigned to, struct err *err)
+{
+    char path[64], line[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, which);
+    int n = snprintf(line, sizeof line, "%u %u 1\n", from, to);
+    own_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, line, (size_t)n) == n ? 0 : err_sys(err, ERR_DENIED, "%s of a user namespace", which);
+}
+
+/* A user namespace in which `from_uid`/`from_gid` stand for host id `to`. Returns its descriptor. */
+static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, struct err *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "pipe");
+    own_fd in = ends[0], out = ends[1];
+    pid_t pid = fork();
+    if (pid == 0) {
+        char ok = (char)(unshare(CLONE_NEWUSER) == 0 ? 0 : errno);
+        if (write(out, &ok, 1) == 1)
+            pause();
+        _exit(0);
+    }
+    if (pid < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    char failed = 1;
+    int rc = read(in, &failed, 1) == 1 && failed == 0 ? 0 : -1, fd = -1;
+    if (rc < 0) {
+        errno = failed;
+        rc = err_sys(err, ERR_DENIED, "new user namespace (user.max_user_namespaces, or a security module)");
+    }
+    if (rc == 0)
+        rc = put_map(pid, "uid_map", from_uid, to, err);
+    if (rc == 0)
+        rc = put_map(pid, "gid_map", from_gid, to, err);
+    if (rc == 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            rc = err_sys(err, ERR_SYS, "open a user namespace");
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return rc < 0 ? rc : fd;
+}
+
+static int watch(struct jail *j, int fd, uint32_t id, struct err *err)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.u32 = id };
+    return epoll_ctl(j->epoll, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : err_sys(err, ERR_SYS, "epoll");
+}
+
+int jail_keeper(struct jail *j, struct slot *s, struct err *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "slot socket");
+    own_fd ours = pair[0], theirs = pair[1];
+    s->keeper = fork();
+    if (s->keeper < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    if (s->keeper == 0) {
+        struct err why = { 0 };
+        struct kit kit = s->kit;
+        int rc = cgroup_slot_enter(&s->cgroup, &why);
+        for (uint32_t i = 0; i < j->slot_count; i++)        /* other slots' output is none of this one's business */
+            if (&j->slots[i] != s)
+                munmap(j->slots[i].kit.ring, sizeof(struct ring));
+        kit.sock = theirs;
+        keeper_main(&kit, rc, &why);
+    }
+    if (fcntl(ours, F_SETFL, O_NONBLOCK) < 0)
+        return err_sys(err, ERR_SYS, "slot socket");
+    int rc = watch(j, ours, s->kit.slot, err);
+    if (rc == 0)
+        s->sock = give_fd(&ours);
+    return rc;
+}
+
+/* ---- requests ---- */
+
+static uint64_t given(uint64_t value, uint64_t otherwise, uint64_t max)
+{
+    return value == 0 ? otherwise : value < max ? value : max;
+}
+
+static void complete(const struct jail *j, struct sandbox_limits *l)
+{
+    const struct sandbox_limits *d = &j->defaults;
+    l->wall_ns = given(l->wall_ns, d->wall_ns, 7 * 86400 * NS_PER_S);
+    l->cpu_percent = (uint32_t)given(l->cpu_percent, d->cpu_percent, 100000);
+    l->cpu_ns = given(l->cpu_ns, l->wall_ns * ((l->cpu_percent + 99) / 100), UINT64_C(1) << 62);
+    l->memory_bytes = given(l->memory_bytes, d->memory_bytes, UINT64_C(1) << 46);
+    if (l->memory_bytes < (uint64_t)8 << 20)
+        l->memory_bytes = (uint64_t)8 << 20;                /* below it not even the shell starts */
+    l->output_bytes = given(l->output_bytes, d->output_bytes, UINT64_C(1) << 46);
+    l->file_bytes = given(l->file_bytes, d->file_bytes, UINT64_C(1) << 46);
+    l->disk_bytes = given(l->disk_bytes, d->disk_bytes, UINT64_C(1) << 46);
+    l->disk_inodes = (uint32_t)given(l->disk_inodes, d->disk_inodes, UINT32_MAX);
+    l->pids = (uint32_t)given(l->pids, d->pids, 1 << 20);
+}
+
+static int sealed_memfd(int fd, uint64_t max, struct err *err)
+{
+    const int need = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & need) != need || fstat(fd, &st) < 0 || (uint64_t)st.st_size > max)
+        return err_set(err, ERR_PROTOCOL, "descriptor is no sealed memfd of at most %llu bytes", (unsigned long long)max);
+    return 0;
+}
+
+/* The client's directory as a detached mount whose owner is uid 0 inside. Made in the client's mount namespace. */
+static int borrow_dir(struct jail *j, const struct slot *s, int dir, struct err *err)
+{
+    struct stat st;
+    if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        return err_set(err, ERR_PROTOCOL, "descriptor is no directory");
+    own_fd other = -1;
+    if (st.st_uid != 0 || st.st_gid != 0) {
+        other = userns_make(st.st_uid, st.st_gid, s->kit.uid, err);
+        if (other < 0)
+            return other;
+    }
+    bool own;
+    if (setns(j->host_ns, CLONE_NEWNS) < 0)
+        return err_sys(err, ERR_SYS, "mount namespace of the client");
+    int fd = mount_clone(dir, other >= 0 ? other : s->kit.userns, &own, err);
+    if (setns(j->own_ns, CLONE_NEWNS) < 0)
+        return err_sys(err, ERR_SYS, "own mount namespace");
+    return fd;
+}
+
+static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    int out[3] = { -1, -1, -1 }, n = 0, rc = 0;
+    struct err why = { 0 };
+    own_fd tree = -1, root = -1;
+    complete(j, &r->limits);
+    int next = 0;
+    if (r->fds & GRANT_FD_TREE)
+        rc = (tree = borrow_dir(j, s, fds[next++], &why)) < 0 ? why.code : 0;
+    if (rc == 0 && tree >= 0)
+        out[n++] = tree;
+    if (r->fds & GRANT_FD_EDITS) {
+        if (sealed_memfd(fds[next], GRANT_EDITS_MAX, err) < 0)
+            return err->code;
+        out[n++] = fds[next++];
+    }
+    if (rc == 0 && (r->fds & GRANT_FD_ROOT)) {
+        rc = (root = borrow_dir(j, s, fds[next++], &why)) < 0 ? why.code : 0;
+        out[n++] = root;
+    }
+    if (rc == 0)
+        rc = slot_acquire(s, r->fds, out, n, &r->limits, &why);
+    if (rc == ERR_PROTOCOL) {
+        *err = why;
+        return rc;
+    }
+    if (rc < 0) {
+        struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = rc, .sys = why.sys };
+        memcpy(a.msg, why.msg, sizeof a.msg);
+        jail_answer(j, &a, NULL, 0);
+        slot_scrub(j, s);
+    }
+    return 0;
+}
+
+static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    (void)r;
+    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err);
+    if (rc == 0)
+        slot_run(j, s, fds[0]);
+    return rc;
+}
+
+static int on_kill(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    (void)j, (void)r, (void)fds, (void)err;
+    slot_kill(s, SLOT_REASON_KILLED);
+    return 0;
+}
+
+static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    (void)r, (void)fds, (void)err;
+    slot_scrub(j, s);
+    return 0;
+}
+
+typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
+#define BIT(state) (1u << (state))
+/* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
+static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
+    [GRANT_KILL]    = { on_kill, BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_DEAD), 0, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_DEAD), 0, 0 },
+};
+
+static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
+{
+    if (r->kind == 0 || r->kind >= sizeof requests / sizeof requests[0] || r->slot >= j->slot_count)
+        return err_set(err, ERR_PROTOCOL, "request %u for slot %u", r->kind, r->slot);
+    struct slot *s = &j->slots[r->slot];
+    if (r->generation != s->generation) {
+        /* A close or kill may cross the answer that its sandbox could not be had. */
+        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation + 1 == s->generation)
+            return 0;
+        return err_set(err, ERR_PROTOCOL, "slot %u: generation %u, not %u", r->slot, r->generation, s->generation);
+    }
+    if (s->state == SLOT_SCRUB && (r->kind == GRANT_CLOSE || r->kind == GRANT_KILL))
+        return 0;
+    if (!(requests[r->kind].states & BIT(s->state)))
+        return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
+    if ((r->fds & requests[r->kind].fds_must) != requests[r->kind].fds_must || (r->fds & ~requests[r->kind].fds_may) != 0 ||
+        nfds != __builtin_popcount(r->fds))
+        return err_set(err, ERR_PROTOCOL, "slot %u: request %u with %d descriptors", r->slot, r->kind, nfds);
+    return requests[r->kind].run(j, s, r, fds, err);
+}
+
+static void on_client(struct jail *j)
+{
+    for (int i = 0; i < 64 && !j->over; i++) {
+        struct grant_request r;
+        struct err err = { 0 };
+        int fds[FRAME_FDS_MAX], nfds;
+        int n = frame_recv(CLIENT_FD, &r, sizeof r, fds, &nfds, &err);
+        if (n == ERR_BUSY)
+            return;
+        if (n == 0) {
+            j->over = true;
+            return;
+        }
+        if (n > 0)
+            n = n == (int)sizeof r ? request(j, &r, fds, nfds, &err) : err_set(&err, ERR_PROTOCOL, "request of %d bytes", n);
+        for (int k = 0; k < nfds; k++)
+            close(fds[k]);
+        if (n < 0) {
+            log_err(LOG_ERROR, &err, "client dropped");
+            j->over = true;
+        }
+    }
+}
+
+static void on_slot(struct jail *j, struct slot *s)
+{
+    while (s->sock >= 0) {
+        struct note n;
+        struct err err = { 0 };
+        int fds[FRAME_FDS_MAX], nfds;
+        int rc = frame_recv(s->sock, &n, sizeof n, fds, &nfds, &err);
+        if (rc == ERR_BUSY)
+            return;
+        if (rc != (int)sizeof n) {
+            slot_lost(j, s);
+            return;
+        }
+        rc = slot_note(j, s, &n, fds, nfds, &err);
+        for (int i = 0; i < nfds; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+        if (rc < 0) {
+            log_err(LOG_ERROR, &err, "slot ended");
+            slot_lost(j, s);
+        }
+    }
+}
+
+/* ---- the loop ---- */
+
+static void set_timer(struct jail *j)
+{
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < j->slot_count; i++)
+        if (j->slots[i].deadline_ns != 0 && (next == 0 || j->slots[i].deadline_ns < next))
+            next = j->slots[i].deadline_ns;
+    if (next == j->timer_ns)
+        return;
+    j->timer_ns = next;
+    struct itimerspec t = { .it_value = { (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) } };
+    timerfd_settime(j->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
+
+static int loop(struct jail *j, struct err *err)
+{
+    while (!j->over) {
+        struct epoll_event events[64];
+        set_timer(j);
+        int n = epoll_wait(j->epoll, events, 64, -1);
+        if (n < 0 && errno != EINTR)
+            return err_sys(err, ERR_SYS, "epoll");
+        for (int i = 0; i < n && !j->over; i++) {
+            uint32_t id = events[i].data.u32;
+            if (id == ID_CLIENT) {
+                on_client(j);
+            } else if (id == ID_TIMER) {
+                uint64_t ticks, now = clock_mono_ns();
+                if (read(j->timer, &ticks, sizeof ticks) < 0 && errno != EAGAIN)
+                    return err_sys(err, ERR_SYS, "timer");
+                j->timer_ns = 0;
+                for (uint32_t k = 0; k < j->slot_count; k++)
+                    slot_tick(j, &j->slots[k], now);
+            } else {
+                on_slot(j, &j->slots[id]);
+            }
+        }
+    }
+    return 0;
+}
+
+static void set_defaults(struct jail *j)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    j->defaults = (struct sandbox_limits){
+        .wall_ns = 600 * NS_PER_S, .memory_bytes = memory / 4 < (uint64_t)2 << 30 ? memory / 4 : (uint64_t)2 << 30,
+        .output_bytes = (uint64_t)64 << 20, .file_bytes = (uint64_t)1 << 30, .disk_bytes = (uint64_t)1 << 30,
+        .disk_inodes = 200000, .pids = 512, .cpu_percent = (uint32_t)(cores > 0 ? cores : 1) * 100,
+    };
+}
+
+static int open_all(struct jail *j, struct err *err)
+{
+    struct plan plan;
+    struct sock_fprog filter;
+    j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (j->host_ns < 0)
+        return err_sys(err, ERR_DENIED, "/proc is needed");
+    int rc = mount_plan(&plan, err);
+    if (rc == 0)
+        rc = mount_jail(err);
+    if (rc == 0)
+        rc = seccomp_compile(&filter, err);
+    if (rc < 0)
+        return rc;
+    j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    j->epoll = epoll_create1(EPOLL_CLOEXEC);
+    j->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (j->own_ns < 0 || j->epoll < 0 || j->timer < 0 || fcntl(CLIENT_FD, F_SETFL, O_NONBLOCK) < 0)
+        return err_sys(err, ERR_SYS, "descriptors");
+    rc = watch(j, CLIENT_FD, ID_CLIENT, err);
+    if (rc == 0)
+        rc = watch(j, j->timer, ID_TIMER, err);
+    j->slots = calloc(j->slot_count, sizeof *j->slots);
+    if (rc < 0 || j->slots == NULL)
+        return rc < 0 ? rc : err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
+    for (uint32_t i = 0; i < j->slot_count; i++) {
+        struct slot *s = &j->slots[i];
+        /* Populated now, so that the pages are the jail's and not charged to a sandbox. */
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (ring == MAP_FAILED)
+            return err_sys(err, ERR_SYS, "output buffers");
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .report_fd = -1, .kit = {
+            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
+            .enforced_by = j->cgroup.version } };
+        s->kit.userns = userns_make(0, 0, s->kit.uid, err);
+        if (s->kit.userns < 0)
+            return s->kit.userns;
+        rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t i = 0; i < j->slot_count; i++)
+        slot_make(j, &j->slots[i]);
+    return 0;
+}
+
+static int jail_main(struct jail *j)
+{
+    struct err err = { 0 };
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    set_defaults(j);
+    int rc = open_all(j, &err);
+    if (rc < 0 && !j->greeted) {
+        struct grant_answer a = { .kind = GRANT_HELLO, .rc = rc, .sys = err.sys };
+        memcpy(a.msg, err.msg, sizeof a.msg);
+        jail_answer(j, &a, NULL, 0);
+        return 1;
+    }
+    if (rc == 0)
+        rc = loop(j, &err);
+    if (rc < 0)
+        log_err(LOG_ERROR, &err, "jail ends");
+    return rc < 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct jail j = { .epoll = -1 };
+    char *end = NULL;
+    log_open("assay-jail", LOG_INFO);
+    unsigned long slots = argc == 2 ? strtoul(argv[1], &end, 10) : 0;
+    struct stat st;
+    if (slots < 1 || slots > GRANT_SLOTS_MAX || *end != '\0' || fstat(CLIENT_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+        fprintf(stderr, "assay-jail is started by assayd, with a socket and a number of slots (1 to %u)\n", GRANT_SLOTS_MAX);
+        return 64;
+    }
+    fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
+    signal(SIGPIPE, SIG_IGN);
+    j.wanted = (uint32_t)slots;
+    j.slot_count = j.wanted + (j.wanted < 8 ? 2 : j.wanted / 4);    /* some are being remade while all are held */
+    j.uid_first = UID_FIRST + ((unsigned)getpid() & 0x3fff) * 2 * GRANT_SLOTS_MAX;
+    struct rlimit files = { 0 };
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    cgroup_open(&j.cgroup);
+    struct err err;
+    pid_t pid = unshare(CLONE_NEWPID) < 0 ? -1 : fork();
+    if (pid < 0) {
+        struct grant_answer a = { .kind = GRANT_HELLO };
+        a.rc = err_sys(&err, ERR_DENIED, "new pid namespace: assay-jail needs root (CAP_SYS_ADMIN)");
+        a.sys = err.sys;
+        memcpy(a.msg, err.msg, sizeof a.msg);
+        jail_answer(&j, &a, NULL, 0);
+        cgroup_close(&j.cgroup);
+        return 77;
+    }
+    if (pid == 0) {
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        _exit(jail_main(&j));
+    }
+    close(CLIENT_FD);
+    int status = 0;
+    for (bool alive = true; alive; ) {
+        int sig = 0;
+        if (sigwait(&set, &sig) == 0 && sig != SIGCHLD)
+            kill(pid, SIGKILL);
+        alive = waitpid(pid, &status, sig == SIGCHLD ? WNOHANG : 0) != pid;
+    }
+    cgroup_close(&j.cgroup);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+}

@@ -1,0 +1,91 @@
+/* keeper.c - one slot's permanent process: forks launchers and reports their deaths. */
+#include "sandbox/keeper.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include "sandbox/mount.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* Keep socket and user namespace as descriptors 3 and 4, standard error as it is, and nothing else. */
+static int keep_fds(struct kit *kit)
+{
+    int sock = fcntl(kit->sock, F_DUPFD_CLOEXEC, 16), ns = fcntl(kit->userns, F_DUPFD_CLOEXEC, 16);
+    if (sock < 0 || ns < 0 || dup2(sock, 3) < 0 || dup2(ns, 4) < 0)
+        return -1;
+    kit->sock = 3;
+    kit->userns = 4;
+    return close_range(5, ~0u, 0);
+}
+
+static void tell(int sock, uint32_t kind, int fd, int rc, const struct err *why)
+{
+    struct note n = { .kind = kind, .rc = rc };
+    struct err err;
+    if (rc < 0) {
+        n.sys = why->sys;
+        memcpy(n.msg, why->msg, sizeof n.msg);
+    }
+    if (frame_send(sock, &n, sizeof n, &fd, fd >= 0, &err) < 0)
+        _exit(1);
+}
+
+static pid_t spawn(int cgroup, int *out_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD |
+                 (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD, .cgroup = (uint64_t)(cgroup >= 0 ? cgroup : 0),
+    };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
+{
+    struct err err = { 0 };
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "keeper");
+    int rc = cgroup_entered;
+    if (rc < 0)
+        err = *why;
+    else if (keep_fds(kit) < 0)
+        rc = err_sys(&err, ERR_SYS, "keeper: descriptors");
+    else
+        rc = mount_keeper(kit, &err);
+    for (;;) {
+        struct order o;
+        struct err bad;
+        int fds[FRAME_FDS_MAX], nfds;
+        if (frame_recv(kit->sock, &o, sizeof o, fds, &nfds, &bad) != (int)sizeof o || o.kind != ORDER_MAKE || nfds > 1)
+            _exit(0);                           /* the jail is gone */
+        own_fd cgroup = nfds == 1 ? fds[0] : -1;
+        if (rc < 0) {                           /* this slot cannot work: say so each time it is asked */
+            tell(kit->sock, NOTE_READY, -1, rc, &err);
+            continue;
+        }
+        int pidfd = -1;
+        pid_t pid = spawn(cgroup, &pidfd);
+        if (pid == 0) {
+            if (cgroup >= 0)
+                close(give_fd(&cgroup));
+            launcher_main(kit);
+        }
+        if (pid < 0) {
+            err_sys(&bad, ERR_DENIED, "new namespaces");
+            tell(kit->sock, NOTE_READY, -1, bad.code, &bad);
+            continue;
+        }
+        tell(kit->sock, NOTE_BORN, pidfd, 0, NULL);
+        close(pidfd);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        tell(kit->sock, NOTE_GONE, -1, 0, NULL);
+    }
+}

@@ -1,0 +1,16 @@
+/*
+ * keeper.h - the privileged processes of one slot. They run no foreign code and read no foreign
+ * bytes; neither ever calls exec.
+ *
+ * The keeper lives in the slot's cgroups from start to end (on v1, joining one costs a system-wide
+ * grace period) and forks one launcher per sandbox into fresh namespaces. The launcher builds the
+ * world, starts reaper and agent of each run, takes the output, and tells the jail how the run
+ * ended, from the kernel's wait status. It is pid 1 of a pid namespace of its own: when it dies,
+ * everything in the sandbox dies.
+ */
+#pragma once
+#include "sandbox/order.h"
+
+/* Never return; `kit` is theirs. All descriptors but kit's are closed. */
+_Noreturn void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why);
+_Noreturn void launcher_main(const struct kit *kit);

@@ -1,0 +1,411 @@
+/* mount.c - see mount.h for the plan. Only constants and descriptors reach the kernel from here. */
+#include "sandbox/mount.h"
+#include "base/own.h"
+#include "sandbox/etc.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#ifndef MOUNT_ATTR_IDMAP
+#define MOUNT_ATTR_IDMAP 0x00100000
+#endif
+#define STORE_BYTES_FIRST ((uint64_t)256 << 20)
+#define STORE_INODES_FIRST UINT64_C(100000)
+#define CLONE_FLAGS (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+
+/* What a sandbox needs beside /usr: name, mode, owned by uid 0 inside? */
+struct place { const char *path; mode_t mode; bool inside; };
+static const struct place skeleton[] = {
+    { "assay", 0755, false },           /* owned by nobody inside: cannot be moved away */
+    { "assay/report", 0755, true },
+    { "assay/store", 0700, false },
+    { "dev", 0755, true }, { "dev/pts", 0755, false }, { "dev/shm", 01777, true },
+    { "etc", 0755, true }, { "home", 0755, true }, { "home/sandbox", 0755, true },
+    { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false },
+    { "testbed", 0755, true }, { "tmp", 01777, true },
+    { "var", 0755, true }, { "var/tmp", 01777, true }, { "var/lib", 0755, true }, { "var/cache", 0755, true },
+    { "var/log", 0755, true },
+};
+struct node { const char *name; unsigned major, minor; };
+static const struct node nodes[] = {
+    { "null", 1, 3 }, { "zero", 1, 5 }, { "full", 1, 7 }, { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
+};
+struct link { const char *name, *target; };
+static const struct link dev_links[] = {
+    { "fd", "/proc/self/fd" }, { "stdin", "/proc/self/fd/0" }, { "stdout", "/proc/self/fd/1" },
+    { "stderr", "/proc/self/fd/2" }, { "ptmx", "pts/ptmx" },
+};
+/* Parts of /proc that tell of the host or reach into it. The uid behind is unprivileged: these are a second fence. */
+static const char *const masked_files[] = {
+    "kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "sched_debug", "kmsg", "kallsyms", "config.gz",
+    "cmdline", "interrupts", "modules", "iomem", "ioports", "diskstats", "partitions", "vmallocinfo", "slabinfo",
+};
+static const char *const masked_dirs[] = { "acpi", "scsi", "fs", "bus", "irq", "asound", "driver", "dynamic_debug" };
+
+static int openat2_beneath(int dir, const char *path, int flags)
+{
+    struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+}
+
+/* Attach detached mount `fd` on `path` below `dir`, which must be there and be no link. */
+static int attach(int fd, int dir, const char *path, struct err *err)
+{
+    own_fd at = openat2_beneath(dir, path, O_PATH);
+    if (at < 0)
+        return err_sys(err, ERR_SYS, "mount point %s", path);
+    if (move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_SYS, "attach at %s", path);
+    return 0;
+}
+
+/* A fresh file system, detached. `options` are name, value pairs; a NULL value is a flag. */
+static int fresh(const char *type, const char *const (*options)[2], unsigned attrs, struct err *err)
+{
+    own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
+    if (fs < 0)
+        return err_sys(err, ERR_SYS, "file system %s", type);
+    for (; options != NULL && (*options)[0] != NULL; options++) {
+        const char *name = (*options)[0], *value = (*options)[1];
+        bool optional = name[0] == '?';
+        name += optional;
+        if (fsconfig(fs, value == NULL ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING, name, value, 0) < 0 && !optional)
+            return err_sys(err, ERR_SYS, "%s: option %s", type, name);
+    }
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return err_sys(err, ERR_SYS, "%s: create", type);
+    int fd = fsmount(fs, FSMOUNT_CLOEXEC, attrs);
+    return fd >= 0 ? fd : err_sys(err, ERR_SYS, "%s: mount", type);
+}
+
+int mount_plan(struct plan *out, struct err *err)
+{
+    static const char *const names[] = { "usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
+    *out = (struct plan){ 0 };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[16];
+        struct stat st;
+        snprintf(path, sizeof path, "/%s", names[i]);
+        if (lstat(path, &st) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode)) {
+            strcpy(out->layers[out->layer_count++], names[i]);
+        } else if (S_ISLNK(st.st_mode)) {
+            uint32_t k = out->link_count;
+            ssize_t n = readlink(path, out->links[k].target, sizeof out->links[k].target - 1);
+            if (n <= 0)
+                return err_sys(err, ERR_SYS, "read link %s", path);
+            out->links[k].target[n] = '\0';
+            strcpy(out->links[k].name, names[i]);
+            out->link_count++;
+        }
+    }
+    return 0;
+}
+
+int mount_jail(struct err *err)
+{
+    static const char *const size[][2] = { { "size", "64m" }, { "mode", "0755" }, { NULL, NULL } };
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || chdir("/") < 0)
+        return err_sys(err, ERR_DENIED, "private mount namespace (CAP_SYS_ADMIN is needed)");
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return err_sys(err, ERR_DENIED, "fresh /proc");
+    own_fd fd = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    if (fd < 0)
+        return fd;
+    if (mkdirat(fd, "etc", 0755) < 0 || mkdirat(fd, "keeper", 0700) < 0)
+        return err_sys(err, ERR_SYS, "etc template");
+    own_fd etc = openat(fd, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = etc < 0 ? err_sys(err, ERR_SYS, "etc template") : etc_fill(etc, err);
+    return rc < 0 ? rc : attach(fd, AT_FDCWD, "tmp", err);
+}
+
+int mount_clone(int fd, int userns, bool *out_own, struct err *err)
+{
+    own_fd tree = open_tree(fd, "", CLONE_FLAGS | AT_EMPTY_PATH);
+    if (tree < 0)
+        return err_sys(err, errno == EINVAL ? ERR_DENIED : ERR_SYS,
+                       "copy a directory's mount (it must lie in the jail's mount namespace)");
+    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+    if (mount_setattr(tree, "", AT_EMPTY_PATH, &ro, sizeof ro) < 0)
+        return err_sys(err, ERR_SYS, "make a lower layer read-only");
+    struct mount_attr map = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
+    *out_own = userns >= 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &map, sizeof map) == 0;
+    return give_fd(&tree);
+}
+
+int mount_keeper(struct kit *kit, struct err *err)
+{
+    static const char *const size[][2] = { { "size", "1m" }, { "mode", "0755" }, { NULL, NULL } };
+    static const char *const dirs[] = { "lower", "lower/etc", "store", "root", "empty" };
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return err_sys(err, ERR_DENIED, "private mount namespace");
+    own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    if (top < 0)
+        return top;
+    int rc = attach(top, AT_FDCWD, "tmp/keeper", err);
+    for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
+        if (mkdirat(top, dirs[i], 0755) < 0)
+            rc = err_sys(err, ERR_SYS, "keeper's directories");
+    for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
+        bool etc = i == kit->plan.layer_count, own = false;
+        char from[32], to[32];
+        snprintf(from, sizeof from, "/%s", etc ? "tmp/etc" : kit->plan.layers[i]);
+        snprintf(to, sizeof to, "lower/%s", etc ? "etc" : kit->plan.layers[i]);
+        if (!etc && mkdirat(top, to, 0755) < 0)
+            return err_sys(err, ERR_SYS, "keeper's directories");
+        /* /opt holds what was put there by hand: it keeps its owners, so files closed to all stay closed. */
+        bool mapped = strcmp(from, "/opt") != 0;
+        own_fd at = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        own_fd clone = at < 0 ? err_sys(err, ERR_SYS, "open %s", from) : mount_clone(at, mapped ? kit->userns : -1, &own, err);
+        if (clone < 0)
+            return err->code;
+        if (own)
+            kit->plan.own |= UINT32_C(1) << i;
+        rc = attach(clone, top, to, err);
+    }
+    if (rc < 0)
+        return rc;
+    if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_sys(err, ERR_SYS, "enter the keeper's root");
+    return 0;
+}
+
+static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit, bool inside, struct err *err)
+{
+    if (mkdirat(dir, path, mode) < 0)
+        return err_sys(err, ERR_SYS, "directory %s", path);
+    if ((mode & 01000) && fchmodat(dir, path, mode, 0) < 0)
+        return err_sys(err, ERR_SYS, "mode of %s", path);
+    if (inside && fchownat(dir, path, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "owner of %s", path);
+    return 0;
+}
+
+/* An overlay of `lower` (below the cwd) with upper and work directories of its own in the store, all relative to
+ * the cwd `base`, so that no absolute path is needed. */
+static int overlay_make(const char *lower, const char *name, const char *store, const struct kit *kit, bool own,
+                        struct err *err)
+{
+    char upper[64], work[64];
+    snprintf(upper, sizeof upper, "%sup/%s", store, name);
+    snprintf(work, sizeof work, "%swork/%s", store, name);
+    int rc = own_by(AT_FDCWD, upper, 0755, kit, own, err);
+    if (rc == 0)
+        rc = own_by(AT_FDCWD, work, 0755, kit, false, err);
+    if (rc < 0)
+        return rc;
+    const char *const options[][2] = {
+        { "source", "overlay" }, { "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
+        { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { "?volatile", NULL },
+        { NULL, NULL },
+    };
+    return fresh("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+}
+
+static int overlay(const char *lower, const char *name, const char *store, int dir, const struct kit *kit, bool own,
+                   struct err *err)
+{
+    own_fd fd = overlay_make(lower, name, store, kit, own, err);
+    return fd < 0 ? fd : attach(fd, dir, name, err);
+}
+
+static int fill_dev(int dev, const struct kit *kit, struct err *err)
+{
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
+        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+            fchownat(dev, nodes[i].name, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(err, ERR_SYS, "device %s", nodes[i].name);
+    for (size_t i = 0; i < sizeof dev_links / sizeof dev_links[0]; i++)
+        if (symlinkat(dev_links[i].target, dev, dev_links[i].name) < 0)
+            return err_sys(err, ERR_SYS, "device link %s", dev_links[i].name);
+    static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
+    own_fd fd = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+    return fd < 0 ? fd : attach(fd, dev, "pts", err);
+}
+
+/* Make `root` the root of this namespace and let the old one go. */
+static int enter(int root, struct err *err)
+{
+    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_sys(err, ERR_SYS, "enter the sandbox's root");
+    return 0;
+}
+
+int mount_world(struct world *w, const struct kit *kit, struct err *err)
+{
+    static const char *const options[][2] = { { "size", "256m" }, { "nr_inodes", "100000" }, { "mode", "0755" }, { NULL, NULL } };
+    *w = (struct world){ .store = -1, .report = -1, .disk_bytes = STORE_BYTES_FIRST, .disk_inodes = STORE_INODES_FIRST };
+    umask(0);
+    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
+    int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);
+    if (rc < 0)
+        return rc;
+    if (mkdirat(store, "up", 0755) < 0 || mkdirat(store, "work", 0755) < 0 || mkdirat(store, "tree", 0755) < 0 ||
+        mkdirat(store, "lower", 0755) < 0)
+        return err_sys(err, ERR_SYS, "store directories");
+    rc = own_by(store, "root", 0755, kit, true, err);
+    if (rc < 0)
+        return rc;
+    own_fd root = open_tree(store, "root", CLONE_FLAGS);
+    if (root < 0)
+        return err_sys(err, ERR_SYS, "root skeleton");
+    for (size_t i = 0; rc == 0 && i < sizeof skeleton / sizeof skeleton[0]; i++)
+        rc = own_by(root, skeleton[i].path, skeleton[i].mode, kit, skeleton[i].inside, err);
+    for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
+        if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
+            rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
+    if (rc == 0)
+        rc = attach(root, AT_FDCWD, "root", err);
+    for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
+        const char *name = i < kit->plan.layer_count ? kit->plan.layers[i] : "etc";
+        bool own = (kit->plan.own >> i) & 1;
+        char lower[32];
+        snprintf(lower, sizeof lower, "lower/%s", name);
+        if (i < kit->plan.layer_count)
+            rc = own_by(root, name, 0755, kit, true, err);
+        if (rc == 0)
+            rc = overlay(lower, name, "store/", root, kit, own, err);
+    }
+    if (rc < 0)
+        return rc;
+    own_fd dev = openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
+    rc = dev < 0 ? err_sys(err, ERR_SYS, "/dev") : fill_dev(dev, kit, err);
+    if (rc < 0)
+        return rc;
+    /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
+    own_fd empty = open_tree(AT_FDCWD, "empty", CLONE_FLAGS);
+    if (empty < 0)
+        return err_sys(err, ERR_SYS, "cover of the store");
+    rc = attach(store, root, "assay/store", err);
+    if (rc == 0)
+        rc = attach(empty, root, "assay/store", err);
+    if (rc < 0)
+        return rc;
+    w->report = openat2_beneath(root, "assay/report", O_RDONLY | O_DIRECTORY);
+    if (w->report < 0)
+        return err_sys(err, ERR_SYS, "report directory");
+    w->store = give_fd(&store);
+    return enter(root, err);
+}
+
+/* A directory of the image to mount on: made where missing, refused where it is anything else. */
+static int ready_dir(int root, const char *name, struct err *err)
+{
+    own_fd fd = openat2_beneath(root, name, O_PATH | O_DIRECTORY);
+    if (fd < 0 && errno == ENOENT && mkdirat(root, name, 0755) == 0)
+        return 0;
+    return fd >= 0 ? 0 : err_sys(err, ERR_BAD_INPUT, "environment root: /%s must be a directory", name);
+}
+
+static int ready_file(int root, const char *path, struct err *err)
+{
+    own_fd fd = openat2_beneath(root, path, O_PATH);
+    struct stat st;
+    if (fd >= 0)
+        return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? 0
+             : err_set(err, ERR_BAD_INPUT, "environment root: /%s must be a file", path);
+    struct open_how how = { .flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, .mode = 0644,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+    own_fd made = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    return made >= 0 ? 0 : err_sys(err, ERR_BAD_INPUT, "environment root: /%s", path);
+}
+
+int mount_root(struct world *w, const struct kit *kit, int lower, struct err *err)
+{
+    static const char *const dirs[] = { "assay", "dev", "tmp", "run", "home" };     /* from the skeleton, writable */
+    static const char *const empty[] = { "etc", "proc", "sys", "testbed" };
+    static const char *const files[] = { "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group" };
+    own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (old < 0 || fchdir(w->store) < 0)
+        return err_sys(err, ERR_SYS, "store");
+    int rc = attach(lower, AT_FDCWD, "lower", err);
+    own_fd root = rc < 0 ? rc : overlay_make("lower", "root", "", kit, true, err);
+    rc = root < 0 ? err->code : attach(root, old, "testbed", err);
+    for (size_t i = 0; rc == 0 && i < sizeof empty / sizeof empty[0]; i++)
+        rc = ready_dir(root, empty[i], err);
+    for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++) {
+        rc = ready_dir(root, dirs[i], err);
+        own_fd fd = rc < 0 ? -1 : open_tree(old, dirs[i], CLONE_FLAGS | (strcmp(dirs[i], "dev") == 0 ? AT_RECURSIVE : 0u));
+        if (rc == 0)
+            rc = fd < 0 ? err_sys(err, ERR_SYS, "skeleton /%s", dirs[i]) : attach(fd, root, dirs[i], err);
+    }
+    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof files[0]; i++) {
+        rc = ready_file(root, files[i], err);
+        own_fd fd = rc < 0 ? -1 : open_tree(old, files[i], CLONE_FLAGS);
+        if (rc == 0)
+            rc = fd < 0 ? err_sys(err, ERR_SYS, "fresh /%s", files[i]) : attach(fd, root, files[i], err);
+    }
+    if (rc == 0)
+        rc = attach(w->store, root, "assay/store", err);        /* moves it, with its cover */
+    w->proc_mounted = false;                                    /* the old one leaves with the old root */
+    return rc < 0 ? rc : enter(root, err);
+}
+
+int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err)
+{
+    struct stat st;
+    if (fstat(tree, &st) < 0)
+        return err_sys(err, ERR_SYS, "snapshot tree");
+    if (fchdir(w->store) < 0)
+        return err_sys(err, ERR_SYS, "store");
+    own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = root < 0 ? err_sys(err, ERR_SYS, "root") : attach(tree, AT_FDCWD, "tree", err);
+    if (rc == 0)
+        rc = overlay("tree", "testbed", "", root, kit, true, err);
+    if (chdir("/") < 0 && rc == 0)
+        rc = err_sys(err, ERR_SYS, "leave the store");
+    return rc;
+}
+
+int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err)
+{
+    if (bytes == w->disk_bytes && inodes == w->disk_inodes)
+        return 0;
+    char size[32], count[32];
+    snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
+    snprintf(count, sizeof count, "%llu", (unsigned long long)inodes);
+    own_fd fs = fspick(w->store, "", FSPICK_EMPTY_PATH | FSPICK_CLOEXEC | FSPICK_NO_AUTOMOUNT);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", count, 0) < 0 || fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) < 0)
+        return err_sys(err, ERR_SYS, "size of the writable layer (%s bytes, %s inodes)", size, count);
+    w->disk_bytes = bytes;
+    w->disk_inodes = inodes;
+    return 0;
+}
+
+static int mask(int proc, const char *name, const char *with, struct err *err)
+{
+    own_fd at = openat2_beneath(proc, name, O_PATH);
+    if (at < 0)
+        return 0;                               /* this kernel has no such part */
+    own_fd fd = open_tree(AT_FDCWD, with, CLONE_FLAGS);
+    if (fd < 0 || move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return err_sys(err, ERR_SYS, "mask of /proc/%s", name);
+    return 0;
+}
+
+int mount_proc(struct err *err)
+{
+    own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = proc < 0 ? proc : attach(proc, root, "proc", err);
+    for (size_t i = 0; rc == 0 && i < sizeof masked_files / sizeof masked_files[0]; i++)
+        rc = mask(proc, masked_files[i], "/dev/null", err);
+    for (size_t i = 0; rc == 0 && i < sizeof masked_dirs / sizeof masked_dirs[0]; i++)
+        rc = mask(proc, masked_dirs[i], "/assay/store", err);
+    if (rc < 0)
+        return rc;
+    own_fd sys = open_tree(proc, "sys", CLONE_FLAGS);
+    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
+    if (sys < 0 || mount_setattr(sys, "", AT_EMPTY_PATH, &ro, sizeof ro) < 0)
+        return err_sys(err, ERR_SYS, "read-only /proc/sys");
+    return attach(sys, proc, "sys", err);
+}

@@ -1,0 +1,39 @@
+/*
+ * mount.h - the file system a sandbox sees, built from constant tables only.
+ *
+ * Three mount namespaces lie behind a sandbox. The jail's (private copy of the host's) holds the
+ * template of /etc. The keeper's holds only the read-only lower layers, idmapped so that files of
+ * root belong to the slot's uid, so a launcher's copy of it costs a handful of mounts. The
+ * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written, i.e. the
+ * root skeleton and the upper layers; one overlay per lower layer goes on top, so that inodes (and
+ * with them file locks) are never shared with host or neighbours. The store itself is mounted
+ * below /assay and covered by an empty directory, out of reach but usable by descriptor.
+ * Paths of the image are resolved without symbolic links before anything is mounted on them.
+ */
+#pragma once
+#include "sandbox/order.h"
+
+/* Jail: read the host's root once. */
+MUST_CHECK int mount_plan(struct plan *out, struct err *err);
+/* Jail: private mount namespace, fresh /proc, template of /etc on /tmp. */
+MUST_CHECK int mount_jail(struct err *err);
+/* A detached copy of the mount at `fd`, read-only, idmapped by `userns` where the file system can
+ * do it (*out_own true). Returns the descriptor, owned. The caller must be in the mount's namespace. */
+MUST_CHECK int mount_clone(int fd, int userns, bool *out_own, struct err *err);
+/* Keeper: own mount namespace with the lower layers at /lower. Sets kit->plan.own. */
+MUST_CHECK int mount_keeper(struct kit *kit, struct err *err);
+
+struct world {                  /* a launcher's view */
+    int store;                  /* root of the store */
+    int report;                 /* SANDBOX_REPORT_DIR */
+    bool proc_mounted;
+    uint64_t disk_bytes, disk_inodes;   /* current size of the store */
+};
+MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *err);
+/* Replace the host's root by overlay of `root` (a detached mount; owned by uid 0 inside if `own`). */
+MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
+/* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
+MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
+MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
+/* Fresh /proc of the caller's pid namespace, dangerous parts masked. */
+MUST_CHECK int mount_proc(struct err *err);

@@ -1,0 +1,68 @@
+/*
+ * order.h - what the jail says to the processes of one slot, and what they answer.
+ *
+ * One socket per slot. At its other end sits the keeper (keeper.c), which lives as long as the
+ * jail and forks one launcher per sandbox; while a launcher lives it does the reading. The jail
+ * never sends to a launcher that it has begun to kill.
+ */
+#pragma once
+#include "sandbox/grant.h"
+#include <linux/filter.h>
+#include <sys/types.h>
+
+enum order_kind {
+    ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
+    ORDER_RUN,              /* fd: command memfd */
+    ORDER_COLLECT,          /* fd: empty memfd for the report files */
+};
+
+enum note_kind {
+    NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
+    NOTE_GONE,              /* keeper: that launcher is dead and reaped */
+    NOTE_READY,             /* launcher: world built; rc */
+    NOTE_ACQUIRED,          /* launcher: rc */
+    NOTE_STARTED,           /* launcher: fd = pidfd of pid 1 of this run; killing it ends the run */
+    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped */
+    NOTE_COLLECTED,         /* launcher: rc */
+};
+
+struct order {
+    uint32_t kind, fds;
+    struct sandbox_limits limits;
+};
+
+struct note {
+    uint32_t kind;
+    int32_t  rc, sys;
+    int32_t  status;            /* ended: wait status of the command */
+    uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
+    uint64_t began_ns, ended_ns;
+    char msg[ERR_MSG_SIZE];
+};
+
+/* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). */
+struct ring {
+    uint64_t total;             /* bytes printed so far */
+    uint8_t  head[SANDBOX_OUTPUT_KEEP];
+    uint8_t  tail[SANDBOX_OUTPUT_KEEP];     /* byte n >= KEEP of the output lies at (n - KEEP) % KEEP */
+};
+
+#define PLAN_NAMES_MAX 8
+struct plan {                   /* what the top of the host's root looks like, read once at start */
+    struct { char name[8], target[64]; } links[PLAN_NAMES_MAX];     /* /bin -> usr/bin ... */
+    char     layers[PLAN_NAMES_MAX][8];                             /* real directories, one overlay each */
+    uint32_t link_count, layer_count;
+    uint32_t own;               /* bit i: layer i belongs to uid 0 inside and can be written over */
+};
+
+struct kit {                    /* what the processes of a slot inherit; fixed before the fork */
+    uint32_t slot;
+    uid_t    uid;               /* host uid and gid behind uid 0 inside */
+    int      sock;              /* to the jail */
+    int      userns;
+    struct ring *ring;
+    struct sock_fprog filter;
+    struct plan plan;
+    int      enforced_by;       /* 0: limits fall to rlimits */
+};

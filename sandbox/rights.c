@@ -1,0 +1,37 @@
+/* rights.c - the order matters: each step needs what a later one takes away. */
+#include "sandbox/rights.h"
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <linux/securebits.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int rights_drop(int userns, const struct sock_fprog *filter, struct err *err)
+{
+    if (setns(userns, CLONE_NEWUSER) < 0)
+        return err_sys(err, ERR_SYS, "enter the user namespace");
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return err_sys(err, ERR_SYS, "become uid 0 of the user namespace");
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);     /* a kernel without keyrings has none to leak */
+    const unsigned long secure = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+        SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
+        SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+    if (prctl(PR_SET_SECUREBITS, secure) < 0)
+        return err_sys(err, ERR_SYS, "secure bits");
+    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++)
+        if (prctl(PR_CAPBSET_DROP, cap) < 0)
+            return err_sys(err, ERR_SYS, "bounding set");
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct none[2] = { 0 };
+    if (syscall(SYS_capset, &head, none) < 0)
+        return err_sys(err, ERR_SYS, "drop capabilities");
+    if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return err_sys(err, ERR_SYS, "no_new_privs");
+    if (filter != NULL && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, filter) < 0)
+        return err_sys(err, ERR_SYS, "system call filter");
+    return 0;
+}

@@ -1,0 +1,12 @@
+/* rights.h - give up every privilege for good: the step between our code and foreign code. */
+#pragma once
+#include "base/err.h"
+#include <linux/filter.h>
+#include <sys/types.h>
+
+/*
+ * Enter user namespace `userns` as its uid 0 (an unprivileged uid outside), with an own keyring,
+ * no capability in any set and none to be had by exec, no_new_privs, and `filter` (NULL: none).
+ * Nothing undoes it.
+ */
+MUST_CHECK int rights_drop(int userns, const struct sock_fprog *filter, struct err *err);

@@ -1,0 +1,414 @@
+/* slot.c - see slot.h. */
+#include "sandbox/slot.h"
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include "sandbox/report_files.h"
+
+#define DRAIN_NS_MAX (10 * NS_PER_S)        /* from kill to the last process's death */
+#define MAKE_NS_MAX (30 * NS_PER_S)
+#define RETRY_NS (NS_PER_S / 2)
+#define COLLECT_BYTES ((uint64_t)32 << 20)  /* memory granted beyond the limit to read report files */
+
+static void drop_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, const struct err *why)
+{
+    struct grant_answer a = { .kind = kind, .slot = s->kit.slot, .generation = s->generation, .rc = rc };
+    if (rc < 0) {
+        a.sys = why->sys;
+        memcpy(a.msg, why->msg, sizeof a.msg);
+    }
+    jail_answer(j, &a, NULL, 0);
+}
+
+/* An order that the socket does not take means a slot that hangs: its keeper is killed, and slot_lost() follows. */
+static void order(struct slot *s, const struct order *o, const int *fds, int nfds)
+{
+    struct err err;
+    if (frame_send(s->sock, o, sizeof *o, fds, nfds, &err) < 0 && s->keeper > 0)
+        kill(s->keeper, SIGKILL);
+}
+
+void slot_make(struct jail *j, struct slot *s)
+{
+    struct err err = { 0 };
+    s->state = SLOT_MAKING;
+    s->generation++;
+    s->reason = SLOT_REASON_NONE;
+    s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
+    int rc = 0;
+    if (s->cgroup.host->version == 2) {
+        cgroup_slot_drop(&s->cgroup);
+        rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
+    } else {
+        rc = cgroup_limit(&s->cgroup, NULL, &err);
+    }
+    if (rc == 0 && s->sock < 0)
+        rc = jail_keeper(j, s, &err);
+    if (rc < 0) {
+        answer(j, s, GRANT_READY, rc, &err);
+        s->deadline_ns = clock_mono_ns() + RETRY_NS;
+        return;
+    }
+    struct order o = { .kind = ORDER_MAKE };
+    order(s, &o, &s->cgroup.dir, s->cgroup.dir >= 0);
+}
+
+int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, const struct sandbox_limits *limits, struct err *err)
+{
+    s->limits = *limits;
+    int rc = cgroup_limit(&s->cgroup, limits, err);
+    if (rc < 0)
+        return rc;
+    struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .limits = *limits };
+    s->state = SLOT_ACQUIRING;
+    s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
+    order(s, &o, fds, nfds);
+    return 0;
+}
+
+void slot_run(struct jail *j, struct slot *s, int command)
+{
+    if (s->state == SLOT_DEAD) {
+        struct err err;
+        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
+        answer(j, s, GRANT_DONE, ERR_LOST, &err);
+        return;
+    }
+    cgroup_peak_reset(&s->cgroup);
+    cgroup_usage(&s->cgroup, &s->before);
+    uint64_t now = clock_mono_ns();
+    s->state = SLOT_RUNNING;
+    s->reason = SLOT_REASON_NONE;
+    s->wall_end_ns = now + s->limits.wall_ns;
+    s->cpu_end_ns = s->before.cpu_ns + s->limits.cpu_ns;
+    /* The CPU limit cannot be reached before every core has spun for its share of it. */
+    uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
+    s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
+    struct order o = { .kind = ORDER_RUN };
+    order(s, &o, &command, 1);
+}
+
+void slot_kill(struct slot *s, enum slot_reason why)
+{
+    if (s->state != SLOT_RUNNING)
+        return;
+    s->state = SLOT_DRAIN;
+    s->reason = why;
+    s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    if (s->run_fd >= 0)                         /* else it is killed as soon as it is known */
+        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+}
+
+void slot_scrub(struct jail *j, struct slot *s)
+{
+    s->state = SLOT_SCRUB;
+    drop_fd(&s->run_fd);
+    drop_fd(&s->report_fd);
+    s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    if (s->launcher_fd >= 0)
+        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);    /* NOTE_GONE follows */
+    else
+        slot_make(j, s);
+}
+
+static uint64_t be_sure(uint64_t later, uint64_t earlier) { return later > earlier ? later - earlier : 0; }
+
+/* Head, marker if something is missing, tail: copied out of the ring into a sealed memfd. */
+static int output_fd(const struct ring *r, struct err *err)
+{
+    static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
+    uint64_t total = r->total, past = be_sure(total, SANDBOX_OUTPUT_KEEP);
+    size_t n = (size_t)(past == 0 ? total : SANDBOX_OUTPUT_KEEP);
+    memcpy(text, r->head, n);
+    if (past > SANDBOX_OUTPUT_KEEP) {
+        n += (size_t)snprintf((char *)text + n, 128, "\n[... %llu bytes left out ...]\n",
+                              (unsigned long long)(past - SANDBOX_OUTPUT_KEEP));
+        size_t cut = (size_t)(past % SANDBOX_OUTPUT_KEEP);
+        memcpy(text + n, r->tail + cut, SANDBOX_OUTPUT_KEEP - cut);
+        memcpy(text + n + SANDBOX_OUTPUT_KEEP - cut, r->tail, cut);
+        n += SANDBOX_OUTPUT_KEEP;
+    } else if (past > 0) {
+        memcpy(text + n, r->tail, (size_t)past);
+        n += (size_t)past;
+    }
+    return frame_memfd("output", text, n, err);
+}
+
+/* What the agent wrote is charged to the sandbox and not sealed: the client gets a copy. */
+static int report_copy(int from, struct err *err)
+{
+    struct stat st;
+    own_fd fd = memfd_create("report", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || fstat(from, &st) < 0)
+        return err_sys(err, ERR_SYS, "report");
+    off_t at = 0;
+    while (at < st.st_size && (uint64_t)at < REPORT_FILES_TOTAL_MAX + 4096) {
+        ssize_t n = sendfile(fd, from, &at, (size_t)(st.st_size - at));
+        if (n <= 0)
+            return err_sys(err, ERR_SYS, "report: copy");
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+        return err_sys(err, ERR_SYS, "report: seal");
+    return give_fd(&fd);
+}
+
+static void judge(const struct slot *s, const struct cgroup_usage *used, struct sandbox_result *r)
+{
+    int status = s->end.status;
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    bool oom = used->oom_kills > s->before.oom_kills;
+    r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
+    r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    r->output_bytes = s->kit.ring->total;
+    r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (r->output_bytes > s->limits.output_bytes ? SANDBOX_HIT_OUTPUT : 0u) |
+                    (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) | (s->end.disk_full ? SANDBOX_HIT_DISK : 0u);
+    /* A run that ended by itself a moment before it was to be killed keeps its own end. */
+    if (killed && s->reason == SLOT_REASON_KILLED)
+        r->end = SANDBOX_END_KILLED;
+    else if (killed && s->reason != SLOT_REASON_NONE)
+        r->end = SANDBOX_END_TIME_LIMIT;
+    else if (r->limits_hit & SANDBOX_HIT_OUTPUT)
+        r->end = SANDBOX_END_OUTPUT_LIMIT;
+    else if (killed && oom)
+        r->end = SANDBOX_END_MEMORY_LIMIT;
+    if (r->end == SANDBOX_END_TIME_LIMIT)
+        r->limits_hit |= s->reason == SLOT_REASON_CPU ? SANDBOX_HIT_CPU : SANDBOX_HIT_TIME;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+        r->limits_hit |= SANDBOX_HIT_CPU;
+}
+
+static void finish(struct jail *j, struct slot *s, enum slot_state next)
+{
+    struct err err = { 0 };
+    struct cgroup_usage used;
+    struct grant_answer a = { .kind = GRANT_DONE, .slot = s->kit.slot, .generation = s->generation };
+    struct sandbox_result *r = &a.result;
+    cgroup_usage(&s->cgroup, &used);
+    judge(s, &used, r);
+    r->wall_ns = be_sure(s->end.ended_ns, s->end.began_ns);
+    r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
+    r->memory_bytes_peak = used.memory_peak;
+    r->enforced_by = s->cgroup.host->version;
+    own_fd output = output_fd(s->kit.ring, &err);
+    own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
+    drop_fd(&s->run_fd);
+    s->deadline_ns = 0;
+    s->state = next;
+    if (output < 0 || (s->report_fd >= 0 && report < 0)) {
+        answer(j, s, GRANT_DONE, err.code, &err);
+    } else {
+        int fds[2] = { output, report };
+        a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u);
+        jail_answer(j, &a, fds, report >= 0 ? 2 : 1);
+    }
+    drop_fd(&s->report_fd);
+}
+
+static void collect(struct jail *j, struct slot *s)
+{
+    struct err err = { 0 };
+    struct sandbox_limits more = s->limits;
+    more.memory_bytes += COLLECT_BYTES;
+    s->report_fd = memfd_create("report", MFD_CLOEXEC);
+    if (s->report_fd < 0 || cgroup_limit(&s->cgroup, &more, &err) < 0) {
+        err_sys(&err, ERR_SYS, "report");
+        drop_fd(&s->run_fd);
+        s->state = SLOT_HELD;
+        s->deadline_ns = 0;
+        answer(j, s, GRANT_DONE, err.code, &err);
+        return;
+    }
+    s->state = SLOT_DRAIN;
+    s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    struct order o = { .kind = ORDER_COLLECT };
+    order(s, &o, &s->report_fd, 1);
+}
+
+static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t kind)
+{
+    struct err err;
+    err_set(&err, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
+    err.sys = n->sys;
+    drop_fd(&s->run_fd);
+    drop_fd(&s->report_fd);
+    s->deadline_ns = 0;
+    answer(j, s, kind, n->rc, &err);
+}
+
+/* The launcher is dead. If the memory killer took it in a run, that is how the run ended. */
+static void launcher_gone(struct jail *j, struct slot *s)
+{
+    drop_fd(&s->launcher_fd);
+    enum slot_state was = s->state;
+    if (was == SLOT_SCRUB) {
+        slot_make(j, s);
+        return;
+    }
+    struct note n = { .rc = ERR_LOST, .msg = "the sandbox's launcher died" };
+    struct cgroup_usage used;
+    cgroup_usage(&s->cgroup, &used);
+    s->state = SLOT_DEAD;
+    if (was == SLOT_MAKING) {
+        s->state = SLOT_MAKING;                 /* its NOTE_READY carried the reason; try again */
+        s->deadline_ns = clock_mono_ns() + RETRY_NS;
+    } else if (was == SLOT_READY) {
+        slot_make(j, s);
+    } else if (was == SLOT_ACQUIRING) {
+        fail(j, s, &n, GRANT_ACQUIRED);
+        slot_scrub(j, s);
+    } else if (was == SLOT_RUNNING || was == SLOT_DRAIN) {
+        if (used.oom_kills > s->before.oom_kills) {
+            s->end = (struct note){ .status = SIGKILL, .began_ns = 0, .ended_ns = 0 };
+            drop_fd(&s->report_fd);
+            finish(j, s, SLOT_DEAD);
+        } else {
+            fail(j, s, &n, GRANT_DONE);
+        }
+    }
+}
+
+int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err)
+{
+    switch ((enum note_kind)n->kind) {
+    case NOTE_BORN:
+        if (nfds != 1)
+            break;
+        drop_fd(&s->launcher_fd);
+        s->launcher_fd = fds[0];
+        fds[0] = -1;
+        return 0;
+    case NOTE_GONE:
+        launcher_gone(j, s);
+        return 0;
+    case NOTE_READY: {
+        struct err why;
+        err_set(&why, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
+        why.sys = n->sys;
+        if (s->state != SLOT_MAKING)
+            return 0;
+        if (n->rc == 0)
+            s->state = SLOT_READY;
+        s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
+        answer(j, s, GRANT_READY, n->rc, &why);
+        return 0;
+    }
+    case NOTE_ACQUIRED:
+        if (s->state != SLOT_ACQUIRING)
+            return 0;
+        if (n->rc < 0) {
+            fail(j, s, n, GRANT_ACQUIRED);
+            slot_scrub(j, s);
+        } else {
+            s->state = SLOT_HELD;
+            s->deadline_ns = 0;
+            answer(j, s, GRANT_ACQUIRED, 0, NULL);
+        }
+        return 0;
+    case NOTE_STARTED:
+        if (nfds != 1)
+            break;
+        if (s->state == SLOT_RUNNING || s->state == SLOT_DRAIN) {
+            drop_fd(&s->run_fd);
+            s->run_fd = fds[0];
+            fds[0] = -1;
+            if (s->state == SLOT_DRAIN)
+                pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+        }
+        return 0;
+    case NOTE_ENDED:
+        if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
+            return 0;
+        s->end = *n;
+        if (n->rc < 0) {
+            s->state = SLOT_HELD;
+            fail(j, s, n, GRANT_DONE);
+        } else if (n->report) {
+            collect(j, s);
+        } else {
+            finish(j, s, SLOT_HELD);
+        }
+        return 0;
+    case NOTE_COLLECTED:
+        if (s->state != SLOT_DRAIN)
+            return 0;
+        if (n->rc < 0) {
+            s->state = SLOT_HELD;
+            fail(j, s, n, GRANT_DONE);
+        } else {
+            finish(j, s, SLOT_HELD);
+        }
+        if (cgroup_limit(&s->cgroup, &s->limits, err) < 0)
+            err->code = 0;                      /* pages of the report are charged still: a little more for the next run */
+        return 0;
+    }
+    return err_set(err, ERR_PROTOCOL, "slot %u: note %u", s->kit.slot, n->kind);
+}
+
+void slot_lost(struct jail *j, struct slot *s)
+{
+    kill(s->keeper, SIGKILL);
+    waitpid(s->keeper, NULL, 0);
+    s->keeper = 0;
+    drop_fd(&s->sock);
+    launcher_gone(j, s);
+}
+
+void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
+{
+    if (s->deadline_ns == 0 || now_ns < s->deadline_ns)
+        return;
+    s->deadline_ns = 0;
+    switch (s->state) {
+    case SLOT_MAKING:
+        if (s->launcher_fd >= 0) {              /* took too long */
+            pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);
+            s->deadline_ns = now_ns + MAKE_NS_MAX;
+        } else {
+            slot_make(j, s);
+        }
+        break;
+    case SLOT_RUNNING:
+        if (now_ns >= s->wall_end_ns) {
+            slot_kill(s, SLOT_REASON_TIME);
+        } else {
+            struct cgroup_usage used;
+            cgroup_usage(&s->cgroup, &used);
+            if (used.cpu_ns >= s->cpu_end_ns && s->cgroup.host->version != 0) {
+                slot_kill(s, SLOT_REASON_CPU);
+                break;
+            }
+            uint64_t cores = (s->limits.cpu_percent + 99) / 100, left = be_sure(s->cpu_end_ns, used.cpu_ns) / (cores ? cores : 1);
+            s->deadline_ns = now_ns + (left < 5 * NS_PER_MS ? 5 * NS_PER_MS : left);
+            if (s->deadline_ns > s->wall_end_ns)
+                s->deadline_ns = s->wall_end_ns;
+        }
+        break;
+    case SLOT_ACQUIRING:
+    case SLOT_DRAIN:
+    case SLOT_SCRUB:                            /* something in the slot does not die or answer: end the slot itself */
+        if (s->keeper > 0)
+            kill(s->keeper, SIGKILL);
+        break;
+    case SLOT_READY:
+    case SLOT_HELD:
+    case SLOT_DEAD:
+    case SLOT_STATE_COUNT:
+        break;
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * slot.h - the life of one slot, as the jail sees it.
+ *
+ *   MAKING --ready--> READY --acquire--> ACQUIRING --acquired--> HELD --run--> RUNNING --ended--> HELD
+ *      ^                                     |                    |  \           | kill, limit
+ *      |                                     v                    v   +-- DRAIN <+   --ended--> HELD
+ *      +----- launcher gone --------------- SCRUB <----close------+--------+
+ *
+ * DEAD: the launcher died under a client (the kernel's memory killer may choose it): runs fail until
+ * the client closes. Nothing here waits: each step is begun by a message, a pidfd or the timer.
+ */
+#pragma once
+#include "sandbox/cgroup.h"
+#include "sandbox/order.h"
+
+enum slot_state {
+    SLOT_MAKING, SLOT_READY, SLOT_ACQUIRING, SLOT_HELD, SLOT_RUNNING, SLOT_DRAIN, SLOT_DEAD, SLOT_SCRUB,
+    SLOT_STATE_COUNT
+};
+enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_REASON_CPU };
+
+struct slot {
+    enum slot_state state;
+    uint32_t generation;            /* of the sandbox: a number is used once */
+    struct kit kit;
+    struct cgroup_slot cgroup;
+    pid_t keeper;
+    int sock;                       /* to the keeper and its launcher; -1: no keeper */
+    int launcher_fd, run_fd;        /* pidfds; -1: none */
+    struct sandbox_limits limits;
+    enum slot_reason reason;        /* why the run is being killed */
+    uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
+    uint64_t wall_end_ns, cpu_end_ns;
+    struct cgroup_usage before;     /* at the start of the run */
+    struct note end;                /* how it ended, kept while the report is collected */
+    int report_fd;
+};
+
+struct jail;                        /* what slots need of the jail (jail.c): */
+/* Send an answer to the client with descriptors (borrowed). A client that does not read loses its jail. */
+void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfds);
+/* Fork the keeper of slot `s`. */
+MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
+
+void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
+MUST_CHECK int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, const struct sandbox_limits *limits,
+                            struct err *err);
+void slot_run(struct jail *j, struct slot *s, int command);
+void slot_kill(struct slot *s, enum slot_reason why);
+void slot_scrub(struct jail *j, struct slot *s);
+MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);
+void slot_lost(struct jail *j, struct slot *s);                 /* keeper and all are dead */
+void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns);
