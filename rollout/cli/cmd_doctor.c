@@ -325,8 +325,10 @@ int cmd_doctor(struct cli *c, struct err *err)
     check_programs(&d);
     int rc = 0;
     if (c->json)
-        rc = print_json(stdout, json_pack("{s:b,s:o,s:o}", "ok", d.usable, "checks", d.checks, "limits", d.limits), true, err);
+        rc = print_json(stdout, json_pack("{s:b,s:O,s:O}", "ok", d.usable, "checks", d.checks, "limits", d.limits), true, err);
     else
         puts(d.usable ? "\nevaluations can run here" : "\nevaluations cannot run here: see what is missing above");
+    json_decref(d.checks);
+    json_decref(d.limits);
     return rc < 0 ? rc : d.usable ? 0 : err_info(ERR_UNAVAILABLE)->exit_status;
 }
