@@ -26,7 +26,7 @@ const struct cli_command cli_commands[] = {
       "Exit status: 0 same outcome, reward and tests; 1 they differ.\n", cmd_replay },
     { "learn", NULL, "train a policy online on tasks", "[-- LEARNER OPTIONS]", 0, 64, cmd_learn_options,
       "Starts assay-learner against the server, waits for it and passes its exit status on. Words behind\n"
-      "`--` go to assay-learner as they are.\n", cmd_learn },
+      "`--` go to assay-learner as they are (`assay-learner rl --help` lists them).\n", cmd_learn },
     { "status", NULL, "what the server of the state directory is doing", "", 0, 0, cli_no_options,
       "Looks only: no server is started.\n", cmd_status },
     { "doctor", NULL, "what this machine offers, what is enforced, what to do", "", 0, 0, cli_no_options,

@@ -1,17 +1,21 @@
 /*
  * cmd_learn.c - `assay learn`: run assay-learner against the server and pass its exit status on.
  *
- * We stay while it runs: our connection and lifeline keep a private server alive. Ctrl-C reaches the
+ * We stay while it runs: our connection and lifeline keep a private server alive, and one that is
+ * lost is started again at the same address, where the learner looks for it. Ctrl-C reaches the
  * learner through the terminal; a SIGTERM to us is handed on to it, and our death ends it.
  */
 #include "rollout/cli/cli.h"
+#include "rollout/cli/view.h"
 #include "base/own.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 const struct cli_option cmd_learn_options[] = {
@@ -27,6 +31,7 @@ const struct cli_option cmd_learn_options[] = {
 };
 
 #define LEARN_ARGS_MAX 96
+#define LOOK_AFTER_MS  2000             /* how often to see that our server is there */
 
 static volatile sig_atomic_t learner_pid;
 static void hand_on(int sig)
@@ -53,10 +58,24 @@ static int make_out(struct cli *c, const char **out, struct err *err)
     return 0;
 }
 
-static int wait_for(pid_t pid, struct err *err)
+/* A call finds or starts a server if the one before is gone. What fails is tried again, or the learner gives up. */
+static void look_after_server(struct cli *c)
+{
+    struct err ignored = { 0 };
+    own_buf request = { 0 };
+    own_buf answer = { 0 };
+    if (ask_status(&request, &ignored) < 0 || cli_call(c, METHOD_STATUS, &request, &answer, &ignored) < 0)
+        cli_say(c, "server: %s", ignored.msg);
+}
+
+static int wait_for(struct cli *c, pid_t pid, struct err *err)
 {
     int status = 0;
     learner_pid = pid;
+    own_fd pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = { .fd = pid_fd, .events = POLLIN };
+    while (c->server == NULL && pid_fd >= 0 && poll(&p, 1, LOOK_AFTER_MS) <= 0)
+        look_after_server(c);
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return err_sys(err, ERR_SYS, "waiting for assay-learner");
@@ -130,5 +149,5 @@ int cmd_learn(struct cli *c, struct err *err)
             execv(program, (char *const *)(uintptr_t)argv);
         _exit(71);
     }
-    return wait_for(pid, err);
+    return wait_for(c, pid, err);
 }

@@ -239,6 +239,32 @@ def test_replay_compares(cli):
     assert cli("replay", "zz")[0] == 64
 
 
+LEARNER = """#!{python}
+import os, json, signal, sys, time
+state = {state!r}
+if sys.argv[-1] == "--kill-server":         # the real one outlives a lost server as well
+    os.kill(int(open(state + "/starts").read().split()[0]), signal.SIGKILL)
+    while len(open(state + "/starts").read().splitlines()) < 2:
+        time.sleep(0.05)
+print(json.dumps(sys.argv[1:]))
+sys.exit(7)
+"""
+
+
+def test_learn_runs_the_learner_and_keeps_a_server(cli):
+    learner = cli.program.parent / "assay-learner"
+    learner.write_text(LEARNER.format(python=sys.executable, state=str(cli.state)))
+    learner.chmod(0o755)
+    rc, out, err = cli("learn", "--tasks", "bug-", "--run", "r1", "--steps", "3", "--seed", "0", "-o", "json", "--no-learning",
+                       "--", "--lr", "0.1")
+    assert rc == 7, err
+    assert json.loads(out) == ["rl", "--server", f"unix:{cli.state}/assayd.sock", "--tasks", "bug-", "--run", "r1", "--out",
+                               f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--no-learning", "-o", "json", "--lr", "0.1"]
+    (cli.state / "starts").unlink()
+    assert cli("learn", "--tasks", "bug-", "--run", "r2", "--", "--kill-server")[0] == 7
+    assert len(cli.servers()) == 2
+
+
 def test_our_reader_may_leave(cli):
     for _ in range(3):
         cli("eval", "--task", "t1", "--patch", "-", stdin=b"x " * 50000)
