@@ -445,6 +445,8 @@ static int outcome(const struct grpc_call *k, struct err *err)
         int code = k->named_code != 0 ? k->named_code : grpc_code_of_status(k->status);
         return err_set(err, code, "%s", k->message[0] != '\0' ? k->message : err_info(code)->name);
     }
+    if (k->reset == NGHTTP2_CANCEL && k->deadline_ns != 0 && clock_mono_ns() >= k->deadline_ns)
+        return err_set(err, ERR_DEADLINE, "the deadline of the call passed");      /* the server's clock was faster */
     if (k->reset == NGHTTP2_CANCEL)
         return err_set(err, ERR_CANCELLED, "the server reset the call");
     if (k->reset == NGHTTP2_REFUSED_STREAM)

@@ -409,8 +409,8 @@ static int bind_unix(struct grpc_listener *l, const struct grpc_address *a, stru
     if (fd < 0)
         return err_sys(err, ERR_SYS, "socket");
     /* Linux gives the new file the mode of the socket, less the umask: there is no moment when others may connect. */
-    /* cppcheck-suppress resourceLeak ; own_fd closes it */
     if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&a->un, sizeof a->un) < 0)
+        /* cppcheck-suppress resourceLeak ; own_fd closes it */
         return err_sys(err, errno == EADDRINUSE ? ERR_EXISTS : ERR_SYS, "%s", a->un.sun_path);
     rc = uv_pipe_open(&l->uv.pipe, fd);
     if (rc < 0) {
