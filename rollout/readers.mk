@@ -1,12 +1,38 @@
 # The judging part: verdicts (pure), report readers and the confined worker that runs them.
-ROLLOUT_OBJS += $(addprefix $(B)/rollout/,verdict.o report_env.o)
+ROLLOUT_OBJS += $(addprefix $(B)/rollout/,verdict.o report_env.o worker_pool.o worker_wire.o)
 
-READER_OBJS := $(addprefix $(B)/rollout/,verdict.o report.o report_junit.o report_pytest.o report_pytest_text.o report_tap.o report_exit.o)
+READER_OBJS := $(addprefix $(B)/rollout/,report.o report_junit.o report_pytest.o report_pytest_text.o report_tap.o report_exit.o)
+WORKER_OBJS := $(addprefix $(B)/rollout/,worker.o worker_confine.o)
+WORKER_REST := $(addprefix $(B)/rollout/,worker_wire.o verdict.o) $(READER_OBJS)
+
+# The importer is the same program with another profile; it answers in wire format.
+ifneq ($(wildcard rollout/importer.c),)
+WORKER_OBJS += $(B)/rollout/importer.o
+WORKER_REST += $(B)/rollout/wire.o $(B)/rollout/wire_catalog.o $(B)/librepos.a $(B)/libproto.a
+WORKER_LIBS = $(LIBS_proto)
+$(B)/rollout/worker.o: CFLAGS += -DASSAY_WITH_IMPORTER
+endif
+
+$(BIN)/assay-worker: $(WORKER_OBJS) $(WORKER_REST) $(B)/librepos.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "LD $@")
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(WORKER_OBJS) $(WORKER_REST) $(B)/librepos.a $(B)/libbase.a \
+	  $(LIBS_repos) $(WORKER_LIBS) $(LIBS_base) -lexpat -lseccomp -lm
+BINS += $(BIN)/assay-worker
+
 READER_TESTS := $(addprefix $(B)/tests/rollout/,verdict_test report_test)
-UNIT_TESTS += $(READER_TESTS)
+WORKER_TEST  := $(B)/tests/rollout/worker_test
+UNIT_TESTS += $(READER_TESTS) $(WORKER_TEST)
 
-$(READER_TESTS): %: %.o $(READER_OBJS) $(B)/rollout/report_env.o $(B)/libbase.a
+$(READER_TESTS): %: %.o $(READER_OBJS) $(B)/rollout/verdict.o $(B)/rollout/report_env.o $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_base) -lexpat -lcmocka
 
--include $(READER_OBJS:.o=.d) $(READER_TESTS:=.d)
+# Drives the real program, so that needs to be there.
+$(WORKER_TEST): $(WORKER_TEST).o $(B)/rollout/worker_pool.o $(B)/rollout/worker_wire.o $(B)/rollout/worker_confine.o \
+                $(B)/rollout/verdict.o $(B)/librepos.a $(B)/libbase.a | $(BIN)/assay-worker
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_repos) $(LIBS_base) -lseccomp -lcmocka
+
+-include $(READER_OBJS:.o=.d) $(WORKER_OBJS:.o=.d) $(READER_TESTS:=.d) $(WORKER_TEST).d \
+         $(addprefix $(B)/rollout/,verdict.d report_env.d worker_pool.d worker_wire.d)
