@@ -40,7 +40,7 @@ static int build(struct engine *g, struct err *err)
 {
     const struct engine_config *c = &g->config;
     g->place_count = c->queue_max + c->active_max + c->waiters_max;
-    g->ring_size = g->place_count * RING_PER_EPISODE;
+    g->ring_size = g->place_count * RING_PER_EPISODE + c->slots;
     if (fault_hit("engine.tables"))
         return err_set(err, ERR_LIMIT, "engine: out of memory");
     g->places = calloc(g->place_count, sizeof *g->places);
@@ -305,10 +305,10 @@ static void close_sandbox(struct engine *g, struct episode *e)
 {
     e->awaiting = 0;                        /* of a run that was under way; its answer, if already in the ring, is stale */
     e->op++;
-    assert(e->slot_held && !e->closing);
+    assert(e->slot_held);
     drop_slot(g, e);
     g->scrubbing++;
-    e->closing = true;
+    e->closing++;
     g->world.sandbox_close(g->world.world, e);
 }
 
@@ -404,7 +404,7 @@ static void drain_ring(struct engine *g)
             ev = e->answer;
             break;
         case RING_CLOSED:
-            e->closing = false;
+            e->closing--;
             g->scrubbing--;
             continue;
         case RING_START: case RING_CANCEL:
@@ -483,7 +483,7 @@ static void reap(struct engine *g)
 {
     for (uint32_t i = 0; i < g->left_count; ) {
         struct episode *e = g->left[i];
-        if (e->closing || e->ringed > 0) {
+        if (e->closing > 0 || e->ringed > 0) {
             i++;
             continue;
         }

@@ -110,7 +110,7 @@ void engine_on_run(struct engine *g, struct episode *e, int rc, const struct run
 
 void engine_on_closed(struct engine *g, struct episode *e)
 {
-    assert(e->closing);
+    assert(e->closing > 0);
     engine_push(g, e, RING_CLOSED);
 }
 

@@ -14,8 +14,8 @@
 
 enum ring_kind { RING_START, RING_ANSWER, RING_CLOSED, RING_CANCEL };
 struct ring_item { struct episode *e; uint32_t op; enum ring_kind kind; };
-/* At once in the ring for one episode: a start or an answer, one stale answer, a closed, a cancel. */
-#define RING_PER_EPISODE 4
+/* At once in the ring for one episode: a start or an answer, one stale answer, a cancel; and `closed` once a slot. */
+#define RING_PER_EPISODE 3
 
 struct waiter { engine_reply_cb cb; void *arg; uint32_t place, next, generation; bool used; };
 

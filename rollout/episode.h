@@ -123,7 +123,8 @@ struct episode {
     uint32_t ringed;                    /* entries of the ring that name it */
     uint32_t op;                        /* answers of an older one are stale */
     uint32_t place, waiter, klass, slot;
-    bool     closing, slot_held, active, left;
+    uint32_t closing;                   /* sandboxes given back and not yet confirmed: of earlier attempts too */
+    bool     slot_held, active, left;
     size_t   reserved;
     uint64_t slot_since_ns;
     uint8_t *output_room;

@@ -135,15 +135,18 @@ static int scan_segment(struct trajlog *log, struct segment *s, int handle, uint
     return 0;
 }
 
+/* What is kept may have been written and not synced by a process that died: it counts from now on, so sync it now. */
 static int recover_last(struct trajlog *log, struct segment *s, int handle, struct err *err)
 {
     uint64_t size;
     int rc = log->io.size(log->io.ctx, handle, &size, err);
-    if (rc < 0 || size == s->size)
-        return rc;
-    log->torn = size - s->size;
-    rc = log->io.truncate(log->io.ctx, handle, s->size, err);
-    return rc < 0 ? rc : log->io.sync(log->io.ctx, handle, err);
+    if (rc == 0 && size > s->size) {
+        log->torn = size - s->size;
+        rc = log->io.truncate(log->io.ctx, handle, s->size, err);
+    }
+    if (rc == 0)
+        rc = log->io.sync(log->io.ctx, handle, err);
+    return rc < 0 ? rc : log->io.sync_dir(log->io.ctx, err);
 }
 
 static int recover(struct trajlog *log, struct err *err)
