@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define NV_STATIC (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
-#define NV(name, value) { (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof name - 1, sizeof value - 1, NV_STATIC }
+#define NV(name, value) { (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof name - 1, sizeof value - 1, \
+                          NV_STATIC }
 
 /* A header whose value nghttp2 copies. */
 static nghttp2_nv nv_of(const char *name, const char *value)

@@ -127,7 +127,8 @@ static void flush(struct conn *c)
 
 static void open_conn(struct conn *c, int port)
 {
-    struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     nghttp2_session_callbacks *cb;
     int on = 1;
     c->fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -461,7 +461,8 @@ static const char magic[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 static void garbage_is_hung_up_on(void **state)
 {
-    static const char *const junk[] = { "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls hello....",
+    static const char *const junk[] = { "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                                        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls hello....",
                                         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frames follow here, only text" };
     struct fixture f;
     struct err err = { 0 };
@@ -483,7 +484,8 @@ static void garbage_is_hung_up_on(void **state)
 /* A frame: length(3) type flags stream(4) payload. */
 static size_t frame(uint8_t *to, uint8_t type, uint8_t flags, uint32_t stream, const void *payload, size_t n)
 {
-    const uint8_t head[9] = { (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n, type, flags, 0, 0, (uint8_t)(stream >> 8), (uint8_t)stream };
+    const uint8_t head[9] = { (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n, type, flags,
+                              0, 0, (uint8_t)(stream >> 8), (uint8_t)stream };
     memcpy(to, head, 9);
     if (n > 0)
         memcpy(to + 9, payload, n);
