@@ -18,7 +18,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/ptrace.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -52,7 +52,7 @@ static void on_patch(void *arg, int rc, struct patch_answer *ans, const struct e
     g->rc = rc;
     g->code = err->code;
     g->outcome = ans->outcome;
-    snprintf(g->reason, sizeof g->reason, "%s%s", ans->reason, rc < 0 ? err->msg : "");
+    snprintf(g->reason, sizeof g->reason, "%.299s", rc < 0 ? err->msg : ans->reason);
     memcpy(g->tree, ans->tree, sizeof g->tree);
     if (ans->edits_fd >= 0) {
         g->has_edits = pread(ans->edits_fd, magic, 8, 0) == 8 && memcmp(magic, EDITS_MAGIC, 8) == 0;
