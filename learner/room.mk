@@ -30,7 +30,7 @@ $(B)/liblearner_f64.a: $(LEARNER_F64)
 	@rm -f $@; $(AR) rcs $@ $^
 
 LEARNER_UNITS_F64 := $(patsubst %,$(B)/tests/learner/%_test_f64,gradient)
-LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss rl)
+LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss rl train collective checkpoint sampler batch)
 UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
 
 $(LEARNER_UNITS_F64): $(B)/tests/learner/%_test_f64: tests/learner/%_test.c $(B)/liblearner_f64.a $(B)/libbase.a

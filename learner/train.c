@@ -159,10 +159,8 @@ static int sum_over_ranks(struct trainer *t, struct pass *p, struct err *err)
 
 static bool has_something_to_say(const struct trainer *t, const struct batch *b)
 {
-    if (b->n_rows == 0)
-        return false;
-    if (t->sft || t->loss.kl > 0 || t->loss.entropy != 0)
-        return true;
+    if (t->sft || b->n_rows == 0)
+        return b->n_rows > 0;
     for (size_t i = 0; i < b->n_rows; i++)
         if (b->rows[i].advantage != 0)
             return true;

@@ -6,8 +6,8 @@
  * *whole* batch before the way back; gradients are summed. So two ranks equal one, up to the order
  * of a sum.
  *
- * A batch in which no token has an advantage (and no KL or entropy term is on) is no step: the
- * weights, the moments and the step count stay bit-identical.
+ * A batch in which no token has an advantage is no step, KL and entropy terms or not: the weights,
+ * the moments and the step count stay bit-identical.
  */
 #pragma once
 #include "learner/batch.h"

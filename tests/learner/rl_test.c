@@ -84,7 +84,7 @@ static struct rl_result run(struct rl_config c, int absent_every)
 static void rl_run__learns_with_every_seed(void **state)
 {
     (void)state;
-    const char *lr = getenv("LR"), *epochs = getenv("EPOCHS"), *seeds = getenv("SEEDS");     /* for trying other settings by hand */
+    const char *lr = getenv("LR"), *epochs = getenv("EPOCHS"), *seeds = getenv("SEEDS"), *entropy = getenv("ENTROPY");    /* for trying other settings by hand */
     for (uint64_t seed = 1; seed <= (seeds == NULL ? 3 : strtoull(seeds, NULL, 10)); seed++) {
         struct rl_config c = rl_config_default();
         c.seed = seed;
@@ -92,6 +92,8 @@ static void rl_run__learns_with_every_seed(void **state)
             c.lr = atof(lr);
         if (epochs != NULL)
             c.epochs = (uint32_t)atoi(epochs);
+        if (entropy != NULL)
+            c.entropy = atof(entropy);
         struct rl_result r = run(c, 0);
         double first, last;
         quarters(&r, &first, &last);
