@@ -151,16 +151,15 @@ def apt_fetch(source, binary, version, digest, archives):
     The upstream archive is pinned. The packaging archive is replaced by every security update of Debian,
     so not it but each patch taken from it is pinned (see debian_tree)."""
     private = os.path.join(archives, "apt")
-    lists = [f"-oDir::State::lists={private}/lists", f"-oDir::Cache={private}/cache", "-oAPT::Update::Error-Mode=any"]
+    lists = [f"-oDir::State::lists={private}/lists", f"-oDir::Cache={private}/cache"]
     why = "it knows no such package"
     for options in ([], lists):
         if options:                             # the machine's own lists are missing or stale: fetch our own copy
             os.makedirs(f"{private}/lists/partial", exist_ok=True)
             os.makedirs(f"{private}/cache/archives/partial", exist_ok=True)
             p = run(["apt-get", *options, "update", "-qq"])
-            if p.returncode != 0:
+            if p.returncode != 0 or p.stderr:   # another source of this machine may be down: try all the same
                 why = last_line(p)
-                continue
         found = apt_uri(binary, options)
         if found is None:
             continue
