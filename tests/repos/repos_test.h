@@ -45,7 +45,7 @@ static inline int sh(const char *d, const char *script)
 
 static inline char *slurp(const char *dir, const char *name, size_t *out_n)
 {
-    char path[4200];
+    char path[8800];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "rb");
     if (f == NULL)
