@@ -14,3 +14,11 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lseccomp
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
+
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test) $(B)/tests/attack/attack_test
+UNIT_TESTS += $(SANDBOX_TESTS)
+$(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
+
+-include $(SANDBOX_TESTS:=.d)

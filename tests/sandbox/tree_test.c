@@ -1,0 +1,275 @@
+/* The work tree in a sandbox: edits, ownership, renames, the environment root, report files. Real jail, real kernel. */
+#include "tests/sandbox/box.h"
+#include "base/buf.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include "repos/edits.h"
+#include "sandbox/report_files.h"
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static struct sandbox_client *client;
+static char tree[64];
+static const struct sandbox_limits usual = { .wall_ns = 30 * NS_PER_S, .memory_bytes = (uint64_t)512 << 20 };
+
+static int sh(const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return system(text);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    strcpy(tree, "/tmp/assay-tree.XXXXXX");
+    if (mkdtemp(tree) == NULL ||
+        sh("cd %s && mkdir -p src/deep lib && chmod 755 . && echo one >src/a && echo two >src/b && echo deep >src/deep/c && "
+           "echo lib >lib/l && ln -s ../src/a lib/link && echo '#!/bin/sh\necho ran' >lib/run && chmod 755 lib/run", tree) != 0)
+        return -1;
+    client = box_start(4);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    sandbox_client_close(client);
+    return sh("rm -rf %s", tree);
+}
+
+static int open_tree_dir(void)
+{
+    int fd = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* ---- edits ---- */
+
+struct edits { struct buf b; uint64_t count; };
+
+static void edit(struct edits *e, uint32_t kind, uint32_t mode, const char *path, const char *content)
+{
+    struct err err = { 0 };
+    uint32_t head[4] = { kind, mode, (uint32_t)strlen(path), 0 };
+    uint64_t size = content == NULL ? 0 : strlen(content);
+    assert_int_equal(buf_add(&e->b, head, sizeof head, &err), 0);
+    assert_int_equal(buf_add(&e->b, &size, sizeof size, &err), 0);
+    assert_int_equal(buf_add(&e->b, path, strlen(path), &err), 0);
+    if (size > 0)
+        assert_int_equal(buf_add(&e->b, content, size, &err), 0);
+    e->count++;
+}
+
+static int edits_fd(struct edits *e)
+{
+    struct err err = { 0 };
+    own_buf all = { 0 };
+    assert_int_equal(buf_add(&all, EDITS_MAGIC, 8, &err), 0);
+    assert_int_equal(buf_add(&all, &e->count, sizeof e->count, &err), 0);
+    if (e->b.len > 0)
+        assert_int_equal(buf_add(&all, e->b.data, e->b.len, &err), 0);
+    int fd = frame_memfd("edits", all.data, all.len, &err);
+    assert_true(fd >= 0);
+    buf_done(&e->b);
+    return fd;
+}
+
+static void edits_reach_the_tree(void **state)
+{
+    (void)state;
+    own_fd dir = open_tree_dir();
+    struct edits e = { 0 };
+    edit(&e, EDIT_WRITE, 0644, "src/a", "changed\n");
+    edit(&e, EDIT_WRITE, 0755, "new/dir/tool", "#!/bin/sh\necho tool\n");
+    edit(&e, EDIT_LINK, 0, "new/link", "dir/tool");
+    edit(&e, EDIT_DELETE, 0, "src/b", NULL);
+    edit(&e, EDIT_DELETE, 0, "src/deep/c", NULL);
+    edit(&e, EDIT_DELETE, 0, "not/there", NULL);
+    edit(&e, EDIT_WRITE, 0644, "lib/link", "no link any more\n");
+    edit(&e, EDIT_WRITE, 0644, "empty", "");
+    own_fd fd = edits_fd(&e);
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, fd, -1 }, usual,
+        "cat src/a; new/link; ls src; cat lib/link; readlink new/link; stat -c %a new/dir/tool src/a; stat -c %s empty; lib/run");
+    assert_string_equal(o.output, "changed\ntool\na\nno link any more\ndir/tool\n755\n644\n0\nran\n");
+    outcome_done(&o);
+    assert_int_equal(sh("test $(cat %s/src/a) = one && test -e %s/src/b && ! test -e %s/new", tree, tree, tree), 0);
+}
+
+static int refused(struct edits *e)
+{
+    own_fd dir = open_tree_dir(), fd = edits_fd(e);
+    struct outcome o;
+    int rc = box_try_acquire(client, (struct sandbox_spec){ dir, fd, -1 }, usual, &o);
+    if (rc == 0)
+        sandbox_close(o.sandbox);
+    return rc;
+}
+
+static void bad_edits_are_refused(void **state)
+{
+    (void)state;
+    static const char *const paths[] = { "/etc/x", "../x", "src/../../x", "src//x", "", ".git/config", "a/.git/hooks/x", "src/.", "." };
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        struct edits e = { 0 };
+        edit(&e, EDIT_WRITE, 0644, paths[i], "x");
+        assert_int_equal(refused(&e), ERR_BAD_INPUT);
+    }
+    struct edits e = { 0 };
+    edit(&e, EDIT_LINK, 0, "way", "/tmp");          /* a link made by an edit is not followed by the next */
+    edit(&e, EDIT_WRITE, 0644, "way/out", "x");
+    assert_int_equal(refused(&e), ERR_BAD_INPUT);
+    e = (struct edits){ 0 };
+    edit(&e, EDIT_WRITE, 04755, "suid", "x");
+    assert_int_equal(refused(&e), ERR_BAD_INPUT);
+    e = (struct edits){ 0 };
+    edit(&e, 9, 0644, "x", "x");
+    assert_int_equal(refused(&e), ERR_BAD_INPUT);
+    e = (struct edits){ 0 };
+    edit(&e, EDIT_WRITE, 0644, "src/deep", "a directory is there");
+    assert_int_equal(refused(&e), ERR_BAD_INPUT);
+    e = (struct edits){ .count = 5 };               /* more promised than there is */
+    edit(&e, EDIT_WRITE, 0644, "x", "x");
+    assert_int_equal(refused(&e), ERR_BAD_INPUT);
+}
+
+static void unsealed_descriptors_end_the_connection(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = box_start(1);
+    own_fd fd = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 64), 0);
+    struct outcome o;
+    assert_int_equal(box_try_acquire(c, (struct sandbox_spec){ -1, fd, -1 }, usual, &o), ERR_LOST);
+    sandbox_client_close(c);
+}
+
+/* ---- the tree itself ---- */
+
+static void tree_belongs_to_uid_0_and_can_be_written(void **state)
+{
+    (void)state;
+    own_fd dir = open_tree_dir();
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual,
+        "stat -c %u:%g . src src/a && echo more >>src/a && rm lib/l && mkdir x && mv src moved && cat moved/a moved/deep/c && "
+        "mv moved/deep lib/ && chmod 600 lib/run && ls lib && git init -q . && git status --short | head -1");
+    assert_string_equal(o.output, "0:0\n0:0\n0:0\none\nmore\ndeep\ndeep\nlink\nrun\n?? lib/\n");
+    assert_int_equal(o.result.value, 0);
+    outcome_done(&o);
+    assert_int_equal(sh("test \"$(cat %s/src/a)\" = one && test -e %s/lib/l && ! test -e %s/moved", tree, tree, tree), 0);
+}
+
+static void two_sandboxes_do_not_see_each_other(void **state)
+{
+    (void)state;
+    own_fd dir = open_tree_dir();
+    struct sandbox *s[2];
+    struct outcome o[2] = { 0 };
+    struct err err = { 0 };
+    for (int i = 0; i < 2; i++)
+        s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1 }, usual);
+    const char *cmd[2] = { "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 1; cat src/a",
+                           "sleep 0.5; timeout 0.2 flock src/a true || echo locked; cat src/a; ls /tmp /dev/shm" };
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sandbox_run(s[i], &(struct sandbox_command){ .shell = cmd[i] }, box_done, &o[i], &err), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(box_wait(client, &o[i].come, 20000), 0);
+    assert_string_equal(o[0].output, "first\n");
+    assert_string_equal(o[1].output, "one\n/dev/shm:\n\n/tmp:\n");
+    for (int i = 0; i < 2; i++) {
+        sandbox_close(s[i]);
+        outcome_done(&o[i]);
+    }
+}
+
+static void tree_of_another_owner_works(void **state)
+{
+    (void)state;
+    char other[] = "/tmp/assay-tree.XXXXXX";
+    assert_non_null(mkdtemp(other));
+    assert_int_equal(sh("cd %s && echo x >f && mkdir d && chown -R 12345:23456 .", other), 0);
+    own_fd dir = open(other, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual, "stat -c %u:%g . f && echo y >>f && touch d/n && cat f");
+    assert_string_equal(o.output, "0:0\n0:0\nx\ny\n");
+    outcome_done(&o);
+    sh("rm -rf %s", other);
+}
+
+/* ---- an environment root of its own ---- */
+
+static void environment_root_replaces_the_host(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/assay-root.XXXXXX";
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(sh("cd %s && chmod 755 . && mkdir -p bin etc proc lib64 && cp /bin/dash bin/sh && cp /bin/cat /bin/ls bin/ && "
+                        "for b in bin/sh bin/cat bin/ls; do for l in $(ldd $b | grep -o '/[^ ]*'); do mkdir -p .$(dirname $l); "
+                        "cp -L $l .$l; done; done; echo marked >marker; echo bad >etc/hosts", root), 0);
+    own_fd dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), work = open_tree_dir();
+    struct outcome o = box_once(client, (struct sandbox_spec){ work, -1, dir }, usual,
+        "cat /marker src/a && ls / && ls /usr; echo new >/made && echo x >/tmp/x && echo r >/assay/report/r && cat /proc/self/comm /etc/hosts");
+    assert_non_null(strstr(o.output, "marked\none\n"));
+    assert_non_null(strstr(o.output, "localhost"));
+    assert_null(strstr(o.output, "bad"));
+    assert_int_equal(o.result.value, 0);
+    assert_int_equal(o.report_len, 16 + 1 + 2);
+    outcome_done(&o);
+    assert_int_equal(sh("! test -e %s/made", root), 0);
+    /* A mount point that is a link would lead elsewhere: refused. */
+    assert_int_equal(sh("cd %s && rm -rf proc && ln -s /tmp proc", root), 0);
+    assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir }, usual, &o), ERR_BAD_INPUT);
+    sh("rm -rf %s", root);
+}
+
+/* ---- report files ---- */
+
+static void report_files_come_out(void **state)
+{
+    (void)state;
+    struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
+    struct outcome o = box_run(client, s, "printf abc >/assay/report/r.xml");
+    struct { uint32_t name_len, flags; uint64_t size; } h;
+    assert_int_equal(o.report_len, sizeof h + 5 + 3);
+    memcpy(&h, o.report, sizeof h);
+    assert_int_equal(h.name_len, 5);
+    assert_int_equal(h.flags, 0);
+    assert_int_equal(h.size, 3);
+    assert_memory_equal(o.report + sizeof h, "r.xmlabc", 8);
+    outcome_done(&o);
+    o = box_run(client, s, "ls /assay/report | wc -l");     /* empty again, and none now */
+    assert_string_equal(o.output, "0\n");
+    assert_int_equal(o.report_len, 0);
+    outcome_done(&o);
+    o = box_run(client, s, "i=0; while [ $i -lt 200 ]; do echo $i >/assay/report/$i; i=$((i+1)); done");
+    uint32_t files = 0;
+    for (size_t at = 0; at < o.report_len; files++) {
+        memcpy(&h, o.report + at, sizeof h);
+        at += sizeof h + h.name_len + (size_t)h.size;
+    }
+    assert_int_equal(files, SANDBOX_REPORT_FILE_MAX);
+    outcome_done(&o);
+    sandbox_close(s);
+
+    struct sandbox_limits l = usual;
+    l.memory_bytes = (uint64_t)64 << 20;
+    o = box_once(client, BOX_EMPTY, l, "head -c 20000000 /dev/zero >/assay/report/big");
+    memcpy(&h, o.report, sizeof h);
+    assert_int_equal(h.flags, 1);
+    assert_int_equal(h.size, REPORT_FILES_TOTAL_MAX - sizeof h - 3);
+    outcome_done(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(edits_reach_the_tree), cmocka_unit_test(bad_edits_are_refused),
+        cmocka_unit_test(unsealed_descriptors_end_the_connection), cmocka_unit_test(tree_belongs_to_uid_0_and_can_be_written),
+        cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
+        cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
+    };
+    return cmocka_run_group_tests_name("sandbox tree", tests, start, stop);
+}
