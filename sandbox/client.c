@@ -21,6 +21,7 @@
 
 #define START_MS_MAX 60000
 #define STOP_MS_MAX 5000
+#define RETRIES_MAX 5
 
 struct sandbox {
     struct sandbox_client *client;          /* NULL: the client was closed first */
@@ -36,6 +37,7 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     struct sandbox_limits limits;
     uint32_t which;
     int fds[3], nfds;                       /* owned */
+    int retries;
     struct waiting *next;
 };
 
@@ -198,11 +200,21 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
     if (rc == 0) {
         v->ready = false;
         v->acquiring = w;
-        for (int i = 0; i < w->nfds; i++)
-            close(w->fds[i]);
-        w->nfds = 0;
     }
     return rc;
+}
+
+/* A slot that was ready and had to be remade: the acquire goes back to the head of the line. */
+static void put_back(struct sandbox_client *c, struct waiting *w)
+{
+    struct err err;
+    for (uint32_t i = 0; i < c->slot_count; i++)
+        if (c->slots[i].ready && c->slots[i].acquiring == NULL && send_acquire(c, i, w, &err) == 0)
+            return;
+    w->next = c->first;
+    c->first = w;
+    if (w->next == NULL)
+        c->last = &w->next;
 }
 
 int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
@@ -231,7 +243,7 @@ int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, c
         w->fds[w->nfds++] = fd;
     }
     for (uint32_t i = 0; c->first == NULL && i < c->slot_count; i++) {
-        if (!c->slots[i].ready)
+        if (!c->slots[i].ready || c->slots[i].acquiring != NULL)
             continue;
         int rc = send_acquire(c, i, w, err);
         if (rc < 0) {
@@ -317,6 +329,10 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, con
     v->acquiring = NULL;
     if (w == NULL)
         return;
+    if (a->rc == ERR_BUSY && w->retries++ < RETRIES_MAX) {
+        put_back(c, w);
+        return;
+    }
     struct sandbox *s = a->rc < 0 ? NULL : calloc(1, sizeof *s);
     struct err err = *why;
     int rc = a->rc;
@@ -344,7 +360,8 @@ static void ready(struct sandbox_client *c, const struct grant_answer *a, const 
     struct err err = *why;
     v->ready = a->rc == 0;
     v->generation = a->generation;
-    if (w == NULL)
+    /* While an acquire of the slot's last life is unanswered, its answer comes first. */
+    if (w == NULL || v->acquiring != NULL)
         return;
     int rc = a->rc < 0 ? a->rc : 0;
     c->first = w->next;

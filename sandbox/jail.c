@@ -284,9 +284,16 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         return err_set(err, ERR_PROTOCOL, "request %u for slot %u", r->kind, r->slot);
     struct slot *s = &j->slots[r->slot];
     if (r->generation != s->generation) {
-        /* A close or kill may cross the answer that its sandbox could not be had. */
-        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation + 1 == s->generation)
+        /* Requests may cross the answer by which the client would have known better: a sandbox that could not be
+         * had, a ready slot that had to be remade. */
+        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation < s->generation)
             return 0;
+        if (r->kind == GRANT_ACQUIRE && r->generation < s->generation) {
+            struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = ERR_BUSY,
+                                      .msg = "the slot is being remade" };
+            jail_answer(j, &a, NULL, 0);
+            return 0;
+        }
         return err_set(err, ERR_PROTOCOL, "slot %u: generation %u, not %u", r->slot, r->generation, s->generation);
     }
     if (s->state == SLOT_SCRUB && (r->kind == GRANT_CLOSE || r->kind == GRANT_KILL))

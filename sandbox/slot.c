@@ -270,6 +270,7 @@ static void launcher_gone(struct jail *j, struct slot *s)
     } else if (was == SLOT_READY) {
         slot_make(j, s);
     } else if (was == SLOT_ACQUIRING) {
+        n.rc = ERR_BUSY;                        /* the client tries another slot, a few times */
         fail(j, s, &n, GRANT_ACQUIRED);
         slot_scrub(j, s);
     } else if (was == SLOT_RUNNING || was == SLOT_DRAIN) {

@@ -1,0 +1,428 @@
+/* Birth and death: many sandboxes at once, a jail that is killed, clients that vanish or misbehave, what is left behind. */
+#include "tests/sandbox/box.h"
+#include "base/frame.h"
+#include "base/own.h"
+#include "sandbox/grant.h"
+#include <dirent.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static const struct sandbox_limits usual = { .wall_ns = 30 * NS_PER_S, .memory_bytes = (uint64_t)256 << 20 };
+
+/* ---- what is there on the host ---- */
+
+struct process { pid_t pid, parent; char comm[32]; };
+
+static size_t processes(struct process *out, size_t max)
+{
+    size_t n = 0;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; n < max && (e = readdir(d)) != NULL; ) {
+        char path[300], line[512] = "";
+        snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        own_file f = fopen(path, "re");
+        int pid, parent;
+        char comm[32];
+        if (f != NULL && fgets(line, sizeof line, f) != NULL && sscanf(line, "%d (%31[^)]) %*c %d", &pid, comm, &parent) == 3) {
+            out[n] = (struct process){ .pid = pid, .parent = parent };
+            strcpy(out[n++].comm, comm);
+        }
+    }
+    closedir(d);
+    return n;
+}
+
+/* Pids of our descendants named `comm` (NULL: all). */
+static size_t descendants(const char *comm, pid_t *out, size_t max)
+{
+    static struct process all[8192];
+    size_t n = processes(all, sizeof all / sizeof all[0]), found = 0;
+    for (size_t i = 0; i < n; i++) {
+        pid_t up = all[i].pid;
+        if (all[i].pid == getpid() || (comm != NULL && strcmp(all[i].comm, comm) != 0))
+            continue;
+        for (size_t k = 0; k < n && up > 1; k++)
+            if (all[k].pid == up) {
+                up = all[k].parent;
+                if (up == getpid()) {
+                    if (found < max)
+                        out[found] = all[i].pid;
+                    found++;
+                    break;
+                }
+                k = (size_t)-1;
+            }
+    }
+    return found;
+}
+
+static size_t mounts(void)
+{
+    size_t n = 0;
+    own_file f = fopen("/proc/self/mountinfo", "re");
+    for (int c; (c = fgetc(f)) != EOF; )
+        n += c == '\n';
+    return n;
+}
+
+/* Directories of jail `guardian` in any control group hierarchy. */
+static bool groups_left(pid_t guardian)
+{
+    char text[128];
+    snprintf(text, sizeof text, "find /sys/fs/cgroup -type d -name 'assay-jail.%d.*' | grep -q .", (int)guardian);
+    return system(text) == 0;
+}
+
+static bool dead_within(pid_t pid, int ms)
+{
+    for (; ms > 0; ms -= 10) {
+        if (kill(pid, 0) < 0)
+            return true;
+        waitpid(pid, NULL, WNOHANG);
+        usleep(10000);
+    }
+    return false;
+}
+
+static pid_t guardian(void)
+{
+    pid_t pids[8];
+    size_t n = descendants("assay-jail", pids, 8);
+    assert_true(n >= 2);
+    return pids[0] < pids[1] ? pids[0] : pids[1];
+}
+
+/* ---- many ---- */
+
+static void many_at_once(void **state)
+{
+    (void)state;
+    enum { N = 6, ROUNDS = 3 };
+    struct sandbox_client *c = box_start(N);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct outcome a[N] = { 0 }, r[N] = { 0 };
+        struct err err = { 0 };
+        for (int i = 0; i < N; i++)
+            assert_int_equal(sandbox_acquire(c, &BOX_EMPTY, &usual, box_acquired, &a[i], &err), 0);
+        assert_int_equal(sandbox_acquire(c, &BOX_EMPTY, &usual, box_acquired, &a[0], &err), ERR_BUSY);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(box_wait(c, &a[i].come, 20000), 0);
+            assert_int_equal(a[i].rc, 0);
+            char shell[64];
+            snprintf(shell, sizeof shell, "echo %d; sleep 0.2; exit %d", i, i);
+            assert_int_equal(sandbox_run(a[i].sandbox, &(struct sandbox_command){ .shell = shell }, box_done, &r[i], &err), 0);
+        }
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(box_wait(c, &r[i].come, 20000), 0);
+            assert_int_equal(r[i].result.value, i);
+            assert_int_equal(r[i].output[0], '0' + i);
+            outcome_done(&r[i]);
+            sandbox_close(a[i].sandbox);
+        }
+    }
+    sandbox_client_close(c);
+}
+
+static size_t fds_of(pid_t pid)
+{
+    char path[64];
+    size_t n = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    while (d != NULL && readdir(d) != NULL)
+        n++;
+    if (d != NULL)
+        closedir(d);
+    return n;
+}
+
+static void nothing_piles_up(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = box_start(1);
+    pid_t pids[8], jail;
+    size_t n = descendants("assay-jail", pids, 8), was_fds = 0, was_all = 0;
+    assert_true(n >= 2);
+    jail = pids[0] == guardian() ? pids[1] : pids[0];
+    own_fd dir = open("/usr/share", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < 30; i++) {
+        struct outcome o = box_once(c, (struct sandbox_spec){ dir, -1, -1 }, usual, "echo r >/assay/report/r; sleep 5 & echo x");
+        outcome_done(&o);
+        if (i == 5 || i == 29) {
+            usleep(200000);                     /* slots are being remade */
+            size_t fds = fds_of(jail), all = descendants(NULL, pids, 8);
+            if (i == 29) {
+                assert_int_equal(fds, was_fds);
+                assert_int_equal(all, was_all);
+            }
+            was_fds = fds;
+            was_all = all;
+        }
+    }
+    sandbox_client_close(c);
+}
+
+static void closing_in_the_middle(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = box_start(2);
+    struct err err = { 0 };
+    for (int i = 0; i < 10; i++) {
+        struct outcome never = { 0 };
+        struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+        assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "sleep 20" }, box_done, &never, &err), 0);
+        usleep((unsigned)i * 1000);
+        if (i % 2)
+            sandbox_kill(s);
+        sandbox_close(s);
+        struct outcome o = box_once(c, BOX_EMPTY, usual, "echo fine");
+        assert_string_equal(o.output, "fine\n");
+        assert_false(never.come);
+        outcome_done(&o);
+    }
+    sandbox_client_close(c);
+}
+
+/* ---- death ---- */
+
+static void jail_killed(bool whole)
+{
+    size_t mounts_before = mounts();
+    struct sandbox_client *c = box_start(2);
+    struct err err = { 0 };
+    struct outcome o = { 0 }, a = { 0 };
+    struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "echo x; sleep 4243 & sleep 4242" }, box_done, &o, &err), 0);
+    box_wait(c, &o.come, 300);
+    pid_t top = guardian(), all[64];
+    size_t n = descendants(NULL, all, 64);
+    assert_true(n > 6 && n < 64);
+    assert_int_equal(mounts(), mounts_before);          /* a living jail shows none on the host either */
+    pid_t victim = top;
+    for (size_t i = 0; !whole && i < n; i++) {
+        pid_t pids[8];
+        size_t k = descendants("assay-jail", pids, 8);
+        for (size_t m = 0; m < k; m++)
+            if (pids[m] != top)
+                victim = pids[m];
+    }
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    assert_int_equal(box_wait(c, &a.come, 10000), ERR_LOST);
+    assert_true(o.come);
+    assert_int_equal(o.rc, ERR_LOST);
+    assert_int_equal(sandbox_acquire(c, &BOX_EMPTY, &usual, box_acquired, &a, &err), ERR_LOST);
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "true" }, box_done, &o, &err), ERR_LOST);
+    sandbox_close(s);
+    sandbox_client_close(c);
+    for (size_t i = 0; i < n; i++)
+        assert_true(dead_within(all[i], 3000));
+    assert_int_equal(mounts(), mounts_before);
+    assert_int_not_equal(system("ps -eo args | grep -qE '^sleep 424[23]$'"), 0);
+    if (whole) {                                        /* nobody was left to clean up: the next jail does */
+        c = box_start(1);
+        sandbox_client_close(c);
+    }
+    assert_false(groups_left(top));
+}
+
+static void jail_killed_leaves_nothing(void **state) { (void)state; jail_killed(false); }
+static void guardian_killed_leaves_nothing(void **state) { (void)state; jail_killed(true); }
+
+static void close_leaves_nothing(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = box_start(2);
+    pid_t top = guardian(), all[64];
+    struct err err = { 0 };
+    struct outcome o = { 0 };
+    struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "sleep 4244" }, box_done, &o, &err), 0);
+    box_wait(c, &o.come, 100);
+    size_t n = descendants(NULL, all, 64);
+    sandbox_client_close(c);
+    for (size_t i = 0; i < n; i++)
+        assert_true(dead_within(all[i], 3000));
+    assert_false(groups_left(top));
+    sandbox_close(s);                                   /* after its client: frees the handle */
+}
+
+static void client_killed_leaves_nothing(void **state)
+{
+    (void)state;
+    int tell[2];
+    assert_int_equal(pipe(tell), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct sandbox_client *c = box_start(1);
+        struct outcome o = { 0 };
+        struct err err;
+        struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+        if (sandbox_run(s, &(struct sandbox_command){ .shell = "sleep 4245" }, box_done, &o, &err) < 0)
+            _exit(1);
+        box_wait(c, &o.come, 200);
+        pid_t top = guardian();
+        if (write(tell[1], &top, sizeof top) != sizeof top)
+            _exit(1);
+        pause();
+    }
+    pid_t top = 0, all[64];
+    assert_int_equal(read(tell[0], &top, sizeof top), sizeof top);
+    size_t n = descendants(NULL, all, 64);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    for (size_t i = 0; i < n; i++)
+        assert_true(dead_within(all[i], 5000));
+    for (int i = 0; i < 100 && groups_left(top); i++)
+        usleep(50000);
+    assert_false(groups_left(top));
+    assert_int_not_equal(system("ps -eo args | grep -q '^sleep 4245$'"), 0);
+    close(tell[0]);
+    close(tell[1]);
+}
+
+static void slot_heals(const char *victim)
+{
+    struct sandbox_client *c = box_start(1);
+    struct err err = { 0 };
+    struct outcome o = { 0 };
+    struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "sleep 20" }, box_done, &o, &err), 0);
+    box_wait(c, &o.come, 200);
+    pid_t pids[16];
+    size_t n = descendants(victim, pids, 16);
+    assert_true(n > 0 && n <= 16);
+    for (size_t i = 0; i < n; i++)
+        kill(pids[i], SIGKILL);
+    assert_int_equal(box_wait(c, &o.come, 10000), 0);
+    if (strcmp(victim, "init") == 0)
+        assert_true(o.rc == 0 && o.result.end == SANDBOX_END_SIGNAL);
+    else
+        assert_int_equal(o.rc, ERR_LOST);
+    sandbox_close(s);
+    for (int i = 0; i < 4; i++) {
+        o = box_once(c, BOX_EMPTY, usual, "echo healed");
+        assert_string_equal(o.output, "healed\n");
+        outcome_done(&o);
+    }
+    sandbox_client_close(c);
+}
+
+static void slots_heal(void **state)
+{
+    (void)state;
+    slot_heals("launcher");
+    slot_heals("keeper");
+}
+
+/* ---- starts that cannot work ---- */
+
+static void start_failures_say_why(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = NULL;
+    struct err err = { 0 };
+    assert_int_equal(sandbox_client_start(&c, "/no/such/jail", 1, &err), ERR_UNAVAILABLE);
+    assert_int_equal(sandbox_client_start(&c, "/bin/true", 1, &err), ERR_LOST);
+    assert_int_equal(sandbox_client_start(&c, box_jail(), 0, &err), ERR_USAGE);
+    pid_t child = fork();
+    if (child == 0) {
+        /* Somebody who may not make namespaces; user namespaces do not help, the jail wants the real thing. */
+        char copy[] = "/tmp/assay-jail.XXXXXX", text[4200];
+        int fd = mkstemp(copy);
+        snprintf(text, sizeof text, "cp %s %s && chmod 755 %s", box_jail(), copy, copy);
+        if (fd < 0 || close(fd) < 0 || system(text) != 0 || setresgid(65534, 65534, 65534) < 0)
+            _exit(1);
+        pid_t inner = fork();
+        if (inner == 0) {
+            if (setresuid(65534, 65534, 65534) < 0)
+                _exit(1);
+            int rc = sandbox_client_start(&c, copy, 1, &err);
+            _exit(rc == ERR_DENIED && strstr(err.msg, "root") != NULL ? 0 : 2);
+        }
+        int status;
+        waitpid(inner, &status, 0);
+        unlink(copy);
+        _exit(WEXITSTATUS(status));
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- a client that breaks the protocol ---- */
+
+static int raw_jail(pid_t *out_pid)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    char *argv[] = { (char[]){ "assay-jail" }, (char[]){ "1" }, NULL }, *env[] = { NULL };
+    posix_spawn_file_actions_t fa;
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_adddup2(&fa, pair[1], 3);
+    posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
+    assert_int_equal(posix_spawn(out_pid, box_jail(), &fa, NULL, argv, env), 0);
+    posix_spawn_file_actions_destroy(&fa);
+    close(pair[1]);
+    return pair[0];
+}
+
+static void protocol_errors_end_the_jail(void **state)
+{
+    (void)state;
+    static const struct grant_request bad[] = {
+        { .kind = 0 }, { .kind = 99 }, { .kind = GRANT_HELLO }, { .kind = GRANT_ACQUIRE, .slot = 1000 },
+        { .kind = GRANT_ACQUIRE, .generation = 77 }, { .kind = GRANT_RUN, .generation = 1, .fds = GRANT_FD_COMMAND },
+        { .kind = GRANT_CLOSE, .generation = 1 }, { .kind = GRANT_ACQUIRE, .generation = 1, .fds = GRANT_FD_TREE },
+        { .kind = GRANT_ACQUIRE, .generation = 1, .fds = 1u << 31 },
+    };
+    for (size_t i = 0; i <= sizeof bad / sizeof bad[0]; i++) {
+        pid_t pid;
+        own_fd sock = raw_jail(&pid);
+        struct grant_answer a;
+        struct err err;
+        int fds[FRAME_FDS_MAX], nfds, n;
+        do
+            n = frame_recv(sock, &a, sizeof a, fds, &nfds, &err);
+        while (n > 0 && !(a.kind == GRANT_READY && a.slot == 0));
+        assert_true(n > 0);
+        if (i < sizeof bad / sizeof bad[0])
+            assert_int_equal(frame_send(sock, &bad[i], sizeof bad[i], NULL, 0, &err), 0);
+        else
+            assert_int_equal(frame_send(sock, "short", 5, NULL, 0, &err), 0);
+        do
+            n = frame_recv(sock, &a, sizeof a, fds, &nfds, &err);
+        while (n > 0 && a.kind == GRANT_READY);
+        assert_true(n <= 0);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+}
+
+static void jail_links_nothing_it_should_not(void **state)
+{
+    (void)state;
+    char text[4300];
+    snprintf(text, sizeof text, "ldd %s 2>&1 | grep -E 'lib' | grep -vE 'linux-vdso|ld-linux|libc\\.so|libseccomp|libcap|lib[a-z]*san|"
+             "libgcc_s|libm\\.so|libstdc'", box_jail());
+    assert_int_not_equal(system(text), 0);
+    snprintf(text, sizeof text, "nm -u %s 2>/dev/null | grep -qE ' (exec[vl]p?e?|system|popen|dlopen|getaddrinfo|connect)(@|$)'", box_jail());
+    /* execve is there, for the command; no other way to start a program, and no network client. */
+    assert_int_equal(system(text), 0);
+    snprintf(text, sizeof text, "nm -u %s 2>/dev/null | grep -E ' (execv|execvp|execl|system|popen|dlopen|getaddrinfo|connect)(@|$)'", box_jail());
+    assert_int_not_equal(system(text), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_at_once), cmocka_unit_test(nothing_piles_up), cmocka_unit_test(closing_in_the_middle),
+        cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
+        cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
+        cmocka_unit_test(start_failures_say_why), cmocka_unit_test(protocol_errors_end_the_jail),
+        cmocka_unit_test(jail_links_nothing_it_should_not),
+    };
+    return cmocka_run_group_tests_name("sandbox life", tests, NULL, NULL);
+}
