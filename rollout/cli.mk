@@ -1,6 +1,6 @@
 # The command line `assay`: a client of the API; links repos for task records and for splitting a change (mine).
 CLI_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard rollout/cli/*.c))
-LIBS_cli := $(shell pkg-config --libs jansson)
+LIBS_cli := $(shell pkg-config --libs jansson) -lm
 ASSAY_VERSION := $(shell sed -n 's/^\#define ASSAY_VERSION "\(.*\)"/\1/p' rollout/server.h)
 
 $(B)/rollout/cli/wire_cli.o: | $(PROTO_GEN_H)
