@@ -285,7 +285,7 @@ struct trajlog_batch *trajlog_commit_begin(struct trajlog *log)
     b->dirty = !b->new_segment && log->dirty;
     b->sync_dir = b->new_segment || log->sync_dir;
     b->made = b->sync_failed = b->failed = false;
-    b->rc = 0;
+    b->rc = err_set(&b->err, ERR_CANCELLED, "trajectory log: closed before the record was written");
     if (b->new_segment && reserve_segment(log, &b->err) < 0) {
         b->failed = true;
         b->rc = b->err.code;

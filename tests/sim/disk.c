@@ -8,6 +8,7 @@
 
 static int fails(struct disk *d, const char *what, struct err *err)
 {
+    d->dead = d->dead || (d->faults && rng_permille(d->rng, 4));
     if (d->dead || (d->faults && rng_permille(d->rng, d->fault_permille))) {
         d->fault_count++;
         errno = EIO;

@@ -115,6 +115,8 @@ static void check_verdict(struct sim *s, struct client *c, const struct engine_r
         sim_require(v->reward == (want == OUTCOME_RESOLVED ? 1.0 : 0.0), "I4", "outcome %s with reward %g", outcome_name(v->outcome), v->reward);
     }
     if (v->cached) {
+        sim_require(v->limits_hit == 0 && (v->outcome == OUTCOME_RESOLVED || v->outcome == OUTCOME_UNRESOLVED), "cache",
+                    "outcome %s is answered from another run", outcome_name(v->outcome));
         bool found = false;
         for (uint64_t k = 1; k < s->durable_next && !found; k++)
             found = memcmp(s->records[k].id, v->source_episode, 16) == 0 && !s->records[k].seen.cached &&
@@ -413,6 +415,8 @@ static void step(struct sim *s)
     else if (dice < 988)
         s->disk.capacity = rng_permille(g, 400) ? disk_used(&s->disk) + rng_below(g, 4000) : SIZE_MAX / 2;
     else if (dice < 992)
+        crash(s);
+    if (s->disk.dead)
         crash(s);
     turn(s);
 }
