@@ -2,13 +2,13 @@
 ROLLOUT_OBJS += $(addprefix $(B)/rollout/,verdict.o report_env.o worker_pool.o worker_wire.o)
 
 READER_OBJS := $(addprefix $(B)/rollout/,report.o report_junit.o report_pytest.o report_pytest_text.o report_tap.o report_exit.o)
-WORKER_OBJS := $(addprefix $(B)/rollout/,worker.o worker_confine.o)
-WORKER_REST := $(addprefix $(B)/rollout/,worker_wire.o verdict.o) $(READER_OBJS)
+# What the worker program is made of beside its main's own needs; the fuzzers link it too.
+WORKER_OBJS := $(addprefix $(B)/rollout/,worker.o worker_wire.o verdict.o) $(READER_OBJS)
+WORKER_REST := $(B)/rollout/worker_confine.o
 
 # The importer is the same program with another profile; it answers in wire format.
 ifneq ($(wildcard rollout/importer.c),)
-WORKER_OBJS += $(B)/rollout/importer.o
-WORKER_REST += $(B)/rollout/wire.o $(B)/rollout/wire_catalog.o $(B)/librepos.a $(B)/libproto.a
+WORKER_REST += $(addprefix $(B)/rollout/,importer.o wire.o wire_catalog.o) $(B)/librepos.a $(B)/libproto.a
 WORKER_LIBS = $(LIBS_proto)
 $(B)/rollout/worker.o: CFLAGS += -DASSAY_WITH_IMPORTER
 endif
@@ -34,5 +34,5 @@ $(WORKER_TEST): $(WORKER_TEST).o $(B)/rollout/worker_pool.o $(B)/rollout/worker_
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_repos) $(LIBS_base) -lseccomp -lcmocka
 
--include $(READER_OBJS:.o=.d) $(WORKER_OBJS:.o=.d) $(READER_TESTS:=.d) $(WORKER_TEST).d \
-         $(addprefix $(B)/rollout/,verdict.d report_env.d worker_pool.d worker_wire.d)
+-include $(WORKER_OBJS:.o=.d) $(addprefix $(B)/rollout/,worker_confine.d importer.d) $(READER_TESTS:=.d) $(WORKER_TEST).d \
+         $(addprefix $(B)/rollout/,report_env.d worker_pool.d)
