@@ -117,7 +117,8 @@ static void check_isolation(struct doctor *d)
     const int kinds = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
     struct trial t;
     bool root = geteuid() == 0;
-    check(d, root ? GOOD : MISSING, "privileges", "assay-jail needs root (or setuid root): run as root", root ? "root" : "uid %u",
+    check(d, root ? GOOD : MISSING, "privileges", "assay-jail needs root (or setuid root): run as root",
+          root ? "root" : "uid %u",
           (unsigned)geteuid());
     if (!run_trial(&t, kinds | CLONE_NEWUSER)) {
         check(d, MISSING, "namespaces", "see the kernel log", "the trial process failed");
@@ -132,7 +133,8 @@ static void check_isolation(struct doctor *d)
     struct trial plain = t;
     if (root && (t.unshare_errno != 0 || t.tmpfs_errno != 0 || t.overlay_errno != 0) && !run_trial(&plain, kinds))
         plain = t;
-    int failed = plain.unshare_errno != 0 ? plain.unshare_errno : plain.tmpfs_errno != 0 ? plain.tmpfs_errno : plain.overlay_errno;
+    int failed = plain.unshare_errno != 0 ? plain.unshare_errno : plain.tmpfs_errno != 0 ? plain.tmpfs_errno
+               : plain.overlay_errno;
     check(d, failed == 0 ? GOOD : MISSING, "overlay", "load the module (modprobe overlay) and, in a container, allow mount",
           failed == 0 ? "tmpfs and overlay mount" : "%s", strerror(failed));
 }

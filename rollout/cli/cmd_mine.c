@@ -244,8 +244,8 @@ static int mine_ids(struct mining *m, struct err *err)
         return rc;
     name_unsteady(m);
     if (m->task.fail_to_pass.count == 0)
-        return err_set(err, ERR_BAD_INPUT, "no test fails before the change and passes after it (%u pass in both): no record made",
-                       m->task.pass_to_pass.count);
+        return err_set(err, ERR_BAD_INPUT, "no test fails before the change and passes after it (%u pass in both): "
+                       "no record made", m->task.pass_to_pass.count);
     return 0;
 }
 

@@ -145,6 +145,12 @@ static json_t *json_ms(uint64_t ns)
     return json_real((double)(ns / 1000) / 1000.0);     /* microseconds are what is meant by it */
 }
 
+/* Takes `value`; NULL and a full memory are remembered in *bad. */
+static void put(json_t *o, const char *key, json_t *value, int *bad)
+{
+    *bad |= json_object_set_new(o, key, value);
+}
+
 int json_add_verdict(json_t *o, const struct verdict_view *v, struct err *err)
 {
     json_t *tests = json_object(), *detail = json_object(), *ms = json_object();
@@ -157,23 +163,33 @@ int json_add_verdict(json_t *o, const struct verdict_view *v, struct err *err)
             bad |= json_object_set_new(detail, json_string_value(id), json_str(t->message)) != 0;
         json_decref(id);
     }
-    bad |= json_object_set_new(ms, "queue", json_ms(v->timings.queue_ns)) | json_object_set_new(ms, "prepare", json_ms(v->timings.prepare_ns))
-         | json_object_set_new(ms, "slot", json_ms(v->timings.slot_ns)) | json_object_set_new(ms, "run", json_ms(v->timings.run_ns))
-         | json_object_set_new(ms, "read", json_ms(v->timings.read_ns)) | json_object_set_new(ms, "total", json_ms(v->timings.total_ns))
-         | json_object_set_new(o, "outcome", json_string(v->outcome))
-         | json_object_set_new(o, "reward", v->has_reward ? json_number(v->reward) : json_null())
-         | json_object_set_new(o, "tests", tests) | json_object_set_new(o, "messages", detail)
-         | json_object_set_new(o, "patch_status", json_str(v->patch_status)) | json_object_set_new(o, "reason", json_str(v->reason))
-         | json_object_set_new(o, "limits_hit", json_strings(&v->limits_hit)) | json_object_set_new(o, "timings_ms", ms)
-         | json_object_set_new(o, "peak_memory_bytes", json_u64(v->peak_memory_bytes))
-         | json_object_set_new(o, "cpu_ms", json_ms(v->cpu_ns)) | json_object_set_new(o, "run_end", json_str(v->run_end))
-         | json_object_set_new(o, "reader", json_str(v->reader)) | json_object_set_new(o, "cached", json_boolean(v->cached))
-         | json_object_set_new(o, "source_episode", v->source_episode[0] != '\0' ? json_string(v->source_episode) : json_null())
-         | json_object_set_new(o, "findings", json_strings(&v->findings))
-         | json_object_set_new(o, "fault", v->fault[0] != '\0' ? json_str(v->fault) : json_null())
-         | json_object_set_new(o, "retryable", json_boolean(v->retryable)) | json_object_set_new(o, "maskable", json_boolean(v->maskable))
-         | json_object_set_new(o, "attempts", json_u64(v->attempts)) | json_object_set_new(o, "output", json_text(v->output, v->output_len))
-         | json_object_set_new(o, "output_bytes", json_u64(v->output_bytes));
+    put(ms, "queue", json_ms(v->timings.queue_ns), &bad);
+    put(ms, "prepare", json_ms(v->timings.prepare_ns), &bad);
+    put(ms, "slot", json_ms(v->timings.slot_ns), &bad);
+    put(ms, "run", json_ms(v->timings.run_ns), &bad);
+    put(ms, "read", json_ms(v->timings.read_ns), &bad);
+    put(ms, "total", json_ms(v->timings.total_ns), &bad);
+    put(o, "outcome", json_string(v->outcome), &bad);
+    put(o, "reward", v->has_reward ? json_number(v->reward) : json_null(), &bad);
+    put(o, "tests", tests, &bad);
+    put(o, "messages", detail, &bad);
+    put(o, "patch_status", json_str(v->patch_status), &bad);
+    put(o, "reason", json_str(v->reason), &bad);
+    put(o, "limits_hit", json_strings(&v->limits_hit), &bad);
+    put(o, "timings_ms", ms, &bad);
+    put(o, "peak_memory_bytes", json_u64(v->peak_memory_bytes), &bad);
+    put(o, "cpu_ms", json_ms(v->cpu_ns), &bad);
+    put(o, "run_end", json_str(v->run_end), &bad);
+    put(o, "reader", json_str(v->reader), &bad);
+    put(o, "cached", json_boolean(v->cached), &bad);
+    put(o, "source_episode", v->source_episode[0] != '\0' ? json_string(v->source_episode) : json_null(), &bad);
+    put(o, "findings", json_strings(&v->findings), &bad);
+    put(o, "fault", v->fault[0] != '\0' ? json_str(v->fault) : json_null(), &bad);
+    put(o, "retryable", json_boolean(v->retryable), &bad);
+    put(o, "maskable", json_boolean(v->maskable), &bad);
+    put(o, "attempts", json_u64(v->attempts), &bad);
+    put(o, "output", json_text(v->output, v->output_len), &bad);
+    put(o, "output_bytes", json_u64(v->output_bytes), &bad);
     return bad ? err_set(err, ERR_LIMIT, "out of memory") : 0;
 }
 
@@ -206,11 +222,15 @@ static json_t *json_sample(const struct trajectory_view *t)
     for (size_t i = 0; i < t->span_count; i++)
         json_array_append_new(spans, json_pack("{s:I,s:I,s:I}", "start", (json_int_t)t->spans[i].start, "end",
                                                (json_int_t)t->spans[i].end, "version", (json_int_t)t->spans[i].version));
-    int bad = json_object_set_new(o, "tokens", tokens) | json_object_set_new(o, "logprobs", logprobs)
-            | json_object_set_new(o, "loss_mask", mask) | json_object_set_new(o, "spans", spans)
-            | json_object_set_new(o, "model", json_str(t->model)) | json_object_set_new(o, "seed", json_u64(t->seed))
-            | json_object_set_new(o, "choice_first", json_u64(t->choice_first))
-            | json_object_set_new(o, "choice_count", json_u64(t->choice_count));
+    int bad = 0;
+    put(o, "tokens", tokens, &bad);
+    put(o, "logprobs", logprobs, &bad);
+    put(o, "loss_mask", mask, &bad);
+    put(o, "spans", spans, &bad);
+    put(o, "model", json_str(t->model), &bad);
+    put(o, "seed", json_u64(t->seed), &bad);
+    put(o, "choice_first", json_u64(t->choice_first), &bad);
+    put(o, "choice_count", json_u64(t->choice_count), &bad);
     if (bad || json_array_size(tokens) != t->token_count || json_array_size(logprobs) != t->logprob_count
         || json_array_size(mask) != t->loss_mask_len || json_array_size(spans) != t->span_count) {
         json_decref(o);
@@ -228,14 +248,18 @@ int json_trajectory(json_t **out, const struct trajectory_view *t, bool whole, s
         bad |= key == NULL || json_object_set_new(labels, json_string_value(key), json_str(t->labels[i].value)) != 0;
         json_decref(key);
     }
-    bad |= json_object_set_new(o, "cursor", json_u64(t->cursor)) | json_object_set_new(o, "episode_id", json_string(t->episode_id))
-         | json_object_set_new(o, "request_id", json_str(t->request_id)) | json_object_set_new(o, "task_id", json_str(t->task_id))
-         | json_object_set_new(o, "accepted_unix_ns", json_u64(t->accepted_unix_ns))
-         | json_object_set_new(o, "finished_unix_ns", json_u64(t->finished_unix_ns)) | json_object_set_new(o, "labels", labels)
-         | json_object_set_new(o, "group", !t->has_group ? json_null()
-               : json_pack("{s:s,s:I,s:I}", "id", t->group_id, "want", (json_int_t)t->group_want, "index", (json_int_t)t->group_index))
-         | json_object_set_new(o, "snapshot", json_str(t->snapshot)) | json_object_set_new(o, "patched_tree", json_str(t->patched_tree))
-         | json_object_set_new(o, "verdict_key", json_str(t->verdict_key));
+    put(o, "cursor", json_u64(t->cursor), &bad);
+    put(o, "episode_id", json_string(t->episode_id), &bad);
+    put(o, "request_id", json_str(t->request_id), &bad);
+    put(o, "task_id", json_str(t->task_id), &bad);
+    put(o, "accepted_unix_ns", json_u64(t->accepted_unix_ns), &bad);
+    put(o, "finished_unix_ns", json_u64(t->finished_unix_ns), &bad);
+    put(o, "labels", labels, &bad);
+    put(o, "group", !t->has_group ? json_null() : json_pack("{s:s,s:I,s:I}", "id", t->group_id, "want",
+        (json_int_t)t->group_want, "index", (json_int_t)t->group_index), &bad);
+    put(o, "snapshot", json_str(t->snapshot), &bad);
+    put(o, "patched_tree", json_str(t->patched_tree), &bad);
+    put(o, "verdict_key", json_str(t->verdict_key), &bad);
     if (whole) {
         json_t *patch = json_stringn(t->patch_len > 0 ? (const char *)t->patch : "", t->patch_len);
         bad |= patch != NULL ? json_object_set_new(o, "patch", patch)
@@ -366,6 +390,7 @@ void print_verdict(FILE *f, const struct verdict_view *v, uint32_t tests_max)
     if (v->fault[0] != '\0') {
         fprintf(f, "  fault    ");
         print_str(f, v->fault);
-        fprintf(f, " after %u attempt%s%s\n", v->attempts, v->attempts == 1 ? "" : "s", v->retryable ? "; trying again may help" : "");
+        fprintf(f, " after %u attempt%s%s\n", v->attempts, v->attempts == 1 ? "" : "s",
+                v->retryable ? "; trying again may help" : "");
     }
 }

@@ -102,8 +102,10 @@ def test_doctor_says_what_is_enforced(tmp_path):
 # --- the whole way, on one small repository ---
 
 SOURCE = "def scale(x):\n    return x * 2\n\n\ndef shift(x):\n    return x + 2\n"
-TESTS = "from scale import scale, shift\n\n\ndef test_scale():\n    assert scale(3) == 9\n\n\ndef test_shift():\n    assert shift(1) == 3\n"
-RANDOM_TESTS = "import os\nimport pytest\n\n\n@pytest.mark.parametrize('n', range(20))\ndef test_coin(n):\n    assert os.urandom(1)[0] & 1\n"
+TESTS = "from scale import scale, shift\n\n\ndef test_scale():\n    assert scale(3) == 9\n\n\n" \
+        "def test_shift():\n    assert shift(1) == 3\n"
+RANDOM_TESTS = "import os\nimport pytest\n\n\n" \
+               "@pytest.mark.parametrize('n', range(20))\ndef test_coin(n):\n    assert os.urandom(1)[0] & 1\n"
 
 
 class Project:
@@ -173,11 +175,13 @@ def project(tmp_path_factory):
 
 def test_import_again_and_bad_records(project, tmp_path):
     file = tmp_path / "t.jsonl"
-    file.write_text("\n".join([json.dumps(project.record()), "{broken", "", json.dumps(project.record(instance_id="no-repo", repo="none"))]))
+    file.write_text("\n".join([json.dumps(project.record()), "{broken", "",
+                               json.dumps(project.record(instance_id="no-repo", repo="none"))]))
     rc, out, err = project.assay("tasks", "import", file, "--repos", project.repos)
     assert rc == 65 and out.startswith("0 added, 1 unchanged, 0 replaced")
     assert f"{file}:2: " in err and f"{file}:4: no-repo: " in err and "2 bad records" in err
-    assert [t["instance_id"] for t in json.loads(project.assay("tasks", "ls", "--prefix", "scale-", "-o", "json")[1])["tasks"]] == ["scale-1"]
+    listed = json.loads(project.assay("tasks", "ls", "--prefix", "scale-", "-o", "json")[1])["tasks"]
+    assert [t["instance_id"] for t in listed] == ["scale-1"]
 
 
 def test_show_tells_the_fix_only_when_asked(project):
@@ -192,7 +196,8 @@ def test_show_tells_the_fix_only_when_asked(project):
 
 def test_the_true_fix_is_worth_1(project):
     v = project.eval(project.fix)
-    assert (v["task_id"], v["outcome"], v["reward"], v["patch_status"], v["run_end"]) == ("scale-1", "resolved", 1.0, "applied", "exit 0")
+    assert (v["task_id"], v["outcome"], v["reward"]) == ("scale-1", "resolved", 1.0)
+    assert (v["patch_status"], v["run_end"]) == ("applied", "exit 0")
     assert v["tests"] == {"test_scale.py::test_scale": "PASSED", "test_scale.py::test_shift": "PASSED"}
     assert v["limits_hit"] == [] and v["peak_memory_bytes"] > 0 and v["timings_ms"]["run"] > 0 and v["attempts"] >= 1
     assert project.eval(project.fix)["cached"] is True

@@ -24,8 +24,8 @@ def programs(tmp_path_factory):
     d = tmp_path_factory.mktemp("bin")
     shutil.copy(os.path.join(BIN, "assay"), d / "assay")
     (d / "py").mkdir()
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}/proto", f"--python_out={d}/py", f"--grpc_python_out={d}/py",
-                    *PROTOS], check=True, cwd=os.path.join(ROOT, "proto"))
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}/proto", f"--python_out={d}/py",
+                    f"--grpc_python_out={d}/py", *PROTOS], check=True, cwd=os.path.join(ROOT, "proto"))
     (d / "assayd").write_text(f"#!/bin/sh\nSTUB_PROTO={d}/py exec {sys.executable} {HERE}/stub_assayd.py \"$@\"\n")
     (d / "assayd").chmod(0o755)
     return d
@@ -259,7 +259,8 @@ def test_learn_runs_the_learner_and_keeps_a_server(cli):
                        "--", "--lr", "0.1")
     assert rc == 7, err
     assert json.loads(out) == ["rl", "--server", f"unix:{cli.state}/assayd.sock", "--tasks", "bug-", "--run", "r1", "--out",
-                               f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--no-learning", "-o", "json", "--lr", "0.1"]
+                               f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--no-learning", "-o", "json",
+                               "--lr", "0.1"]
     (cli.state / "starts").unlink()
     assert cli("learn", "--tasks", "bug-", "--run", "r2", "--", "--kill-server")[0] == 7
     assert len(cli.servers()) == 2
