@@ -81,7 +81,7 @@ static void h04__binary(void **state)
     EXPECT_FILE(&f, "icon.bin", "\x89\0\xff\n\rB");
     EXPECT_FILE(&f, "shape.py", "def area(w, h):\n    return w * h\n");
     MERGE(&f, "diff --git a/icon.bin b/icon.bin\nindex eaf36c1daccfdf325514461cd1a2ffbc139b5464..5005dcb40305e2bf0f706c2e955732fdc4907ec2 100644\n"
-              "GIT binary patch\nliteral 6\nNcmeBV_|L`b1ONxJ0pc7v\n\n" SHAPE);
+              "GIT binary patch\nliteral 6\nNcmeBV_|L`b2ONxJ0pb7v\n\n" SHAPE);
     assert_int_equal(f.m.outcome, MERGE_FAILED);
     assert_non_null(strstr(f.m.reason, "icon.bin"));
     fixture_close(&f);
