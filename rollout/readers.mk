@@ -32,7 +32,7 @@ $(READER_TESTS): %: %.o $(READER_OBJS) $(B)/rollout/verdict.o $(B)/rollout/repor
 $(WORKER_TEST): $(WORKER_TEST).o $(B)/rollout/worker_pool.o $(B)/rollout/worker_wire.o $(B)/rollout/worker_confine.o \
                 $(B)/rollout/verdict.o $(B)/librepos.a $(B)/libbase.a | $(BIN)/assay-worker
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_repos) $(LIBS_base) -lseccomp -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=clock_mono_ns -o $@ $^ $(LIBS_repos) $(LIBS_base) -lseccomp -lcmocka
 
 -include $(WORKER_OBJS:.o=.d) $(addprefix $(B)/rollout/,worker_confine.d importer.d) $(READER_TESTS:=.d) $(WORKER_TEST).d \
          $(addprefix $(B)/rollout/,report_env.d worker_pool.d)

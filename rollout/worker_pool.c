@@ -7,8 +7,9 @@
  *                     an answer) sends it to the head of the queue once; the second death is the input's fault and
  *                     answers unreadable. The wall limit says nothing about the input (the machine may be slow): ERR_LOST.
  *
- * Descriptors of a job are kept until its callback, so that a repeat sends the very same bytes. Nothing in here
- * blocks but worker_pool_start(), which waits for the first hellos.
+ * A job keeps its bytes until its callback, so that a repeat sends the very same ones; they become memfds only on
+ * their way, so that a long queue is memory and no descriptors. Nothing in here blocks but worker_pool_start(),
+ * which waits for the first hellos.
  */
 #include "rollout/worker.h"
 #include "base/clock.h"
@@ -30,7 +31,8 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
-#define QUEUE_MAX        4096u
+#define QUEUE_MAX        65536u
+#define QUEUE_BYTES_MAX  ((size_t)1 << 30)
 #define WORKERS_MAX      256u
 #define JOBS_PER_PROCESS 256u
 #define CRASHES_MAX      2
@@ -45,7 +47,8 @@ struct job {
     struct job *next;
     enum worker_kind kind;
     uint64_t id;
-    int      fds[3], nfds;
+    struct buf record, patch;   /* PATCH: both; REPORT: the record, with ... */
+    int      output_fd, report_fd;      /* ... duplicates of what came with it; -1: none */
     int      crashes;
     patch_cb  on_patch;
     report_cb on_report;
@@ -68,15 +71,18 @@ struct worker_pool {
     int   epoll_fd, timer_fd;
     struct worker *workers;
     uint32_t count, queued, failed_starts;
-    uint64_t next_job;
+    uint64_t next_job, stalled_until_ns;
+    size_t queued_bytes;
     struct job *head, **tail;
     struct err start_err;       /* why the last start failed */
 };
 
 static void job_free(struct job *j)
 {
-    for (int i = 0; i < j->nfds; i++)
-        close(j->fds[i]);
+    buf_done(&j->record);
+    buf_done(&j->patch);
+    own_fd_done(&j->output_fd);
+    own_fd_done(&j->report_fd);
     free(j);
 }
 
@@ -92,6 +98,7 @@ static void queue_push(struct worker_pool *p, struct job *j, bool front)
         p->tail = &j->next;
     }
     p->queued++;
+    p->queued_bytes += j->record.len + j->patch.len;
 }
 
 static struct job *queue_pop(struct worker_pool *p)
@@ -103,6 +110,7 @@ static struct job *queue_pop(struct worker_pool *p)
     if (p->head == NULL)
         p->tail = &p->head;
     p->queued--;
+    p->queued_bytes -= j->record.len + j->patch.len;
     return j;
 }
 
@@ -330,18 +338,42 @@ static bool deliver(struct job *j, struct worker_answer *ans, int *fds, int nfds
 
 /* --- the loop's turns --- */
 
+static int memfd_of(const char *name, const struct buf *b, struct err *err)
+{
+    return frame_memfd(name, b->len > 0 ? b->data : (const uint8_t *)"", b->len, err);
+}
+
+/* *built false: our own descriptors or memory are short; else an error is the worker's socket. */
+static int job_send(struct worker *w, struct job *j, bool *built, struct err *err)
+{
+    struct worker_request rq = { .kind = j->kind, .has_report = j->report_fd >= 0, .job = j->id };
+    own_fd record = memfd_of("task", &j->record, err);
+    own_fd second = record < 0 ? record : j->output_fd >= 0 ? fcntl(j->output_fd, F_DUPFD_CLOEXEC, 0)
+                  : memfd_of(j->kind == WORKER_PATCH ? "patch" : "output", &j->patch, err);
+    *built = record >= 0 && second >= 0;
+    if (!*built)
+        return record < 0 || j->output_fd < 0 ? err->code : err_sys(err, ERR_SYS, "worker: duplicate a descriptor");
+    const int fds[3] = { record, second, j->report_fd };
+    return frame_send(w->sock, &rq, sizeof rq, fds, j->report_fd >= 0 ? 3 : 2, err);
+}
+
 static void send_jobs(struct worker_pool *p, uint64_t now_ns)
 {
+    p->stalled_until_ns = 0;
     for (uint32_t i = 0; i < p->count && p->head != NULL; i++) {
         struct worker *w = &p->workers[i];
         struct err err = { 0 };
         if (w->state != WORKER_IDLE)
             continue;
         struct job *j = queue_pop(p);
-        struct worker_request rq = { .kind = j->kind, .has_report = j->nfds > 2, .job = j->id };
-        if (frame_send(w->sock, &rq, sizeof rq, j->fds, j->nfds, &err) < 0) {
-            queue_push(p, j, true);             /* it died while idle: no blame */
-            worker_end(w);
+        bool built;
+        if (job_send(w, j, &built, &err) < 0) {
+            queue_push(p, j, true);
+            if (!built) {                       /* short of descriptors: an answer that comes in frees some */
+                p->stalled_until_ns = now_ns + RETRY_NS;
+                return;
+            }
+            worker_end(w);                      /* it died while idle: no blame */
             w->deadline_ns = now_ns;
             worker_revive(p, w, now_ns);
             continue;
@@ -456,6 +488,8 @@ static int arm(struct worker_pool *p, struct err *err)
     for (uint32_t i = 0; i < p->count; i++)
         if (p->workers[i].state != WORKER_IDLE && p->workers[i].deadline_ns < least)
             least = p->workers[i].deadline_ns;
+    if (p->head != NULL && p->stalled_until_ns != 0 && p->stalled_until_ns < least)
+        least = p->stalled_until_ns;
     struct itimerspec at = { 0 };
     if (least != UINT64_MAX) {
         at.it_value.tv_sec = (time_t)(least / NS_PER_S);
@@ -573,12 +607,12 @@ void worker_pool_close(struct worker_pool *p)
     free(p);
 }
 
-/* Queue a job whose descriptors it owns from here on. */
+/* Queue a job, or end it. */
 static int submit(struct worker_pool *p, struct job *j, struct err *err)
 {
-    if (p->queued >= QUEUE_MAX) {
+    if (p->queued >= QUEUE_MAX || p->queued_bytes + j->record.len + j->patch.len > QUEUE_BYTES_MAX) {
         job_free(j);
-        return err_set(err, ERR_BUSY, "worker: %u jobs are waiting", QUEUE_MAX);
+        return err_set(err, ERR_BUSY, "worker: %u jobs of %zu bytes are waiting", p->queued, p->queued_bytes);
     }
     j->id = ++p->next_job;
     queue_push(p, j, false);
@@ -588,37 +622,22 @@ static int submit(struct worker_pool *p, struct job *j, struct err *err)
     return 0;
 }
 
-/* Takes fd, or passes the error code on that stands in its place. */
-static int add_fd(struct job *j, int fd)
-{
-    if (fd < 0)
-        return fd;
-    j->fds[j->nfds++] = fd;
-    return 0;
-}
-
-static int add_dup(struct job *j, int fd, struct err *err)
-{
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, WORKER_FD + 1);
-    return copy < 0 ? err_sys(err, ERR_SYS, "worker: duplicate a descriptor") : add_fd(j, copy);
-}
-
-static int add_record(struct job *j, const struct task *task, const struct run_facts *run, struct err *err)
-{
-    own_buf record = { .max = WORKER_BODY_MAX };
-    int rc = wire_put_task(&record, task, err);
-    if (rc >= 0 && run != NULL)
-        rc = wire_put_run(&record, run, err);
-    return rc < 0 ? rc : add_fd(j, frame_memfd("task", record.data, record.len, err));
-}
-
-static struct job *job_new(enum worker_kind kind, void *arg, struct err *err)
+static struct job *job_new(enum worker_kind kind, void *arg, const struct task *task, const struct run_facts *run, struct err *err)
 {
     struct job *j = calloc(1, sizeof *j);
-    if (j == NULL)
+    if (j == NULL) {
         (void)err_set(err, ERR_LIMIT, "worker: out of memory");
-    else
-        *j = (struct job){ .kind = kind, .arg = arg };
+        return NULL;
+    }
+    *j = (struct job){ .kind = kind, .arg = arg, .output_fd = -1, .report_fd = -1, .record.max = WORKER_BODY_MAX,
+                       .patch.max = WORKER_PATCH_MAX };
+    int rc = wire_put_task(&j->record, task, err);
+    if (rc >= 0 && run != NULL)
+        rc = wire_put_run(&j->record, run, err);
+    if (rc < 0) {
+        job_free(j);
+        return NULL;
+    }
     return j;
 }
 
@@ -627,32 +646,35 @@ int worker_patch(struct worker_pool *p, const struct task *task, const void *pat
 {
     if (patch_len > WORKER_PATCH_MAX)
         return err_set(err, ERR_BAD_INPUT, "task %s: a patch of %zu bytes, at most %zu", task->id, patch_len, WORKER_PATCH_MAX);
-    struct job *j = job_new(WORKER_PATCH, arg, err);
+    struct job *j = job_new(WORKER_PATCH, arg, task, NULL, err);
     if (j == NULL)
         return err->code;
     j->on_patch = cb;
-    int rc = add_record(j, task, NULL, err);
-    if (rc == 0)
-        rc = add_fd(j, frame_memfd("patch", patch_len > 0 ? patch : "", patch_len, err));
-    if (rc < 0) {
+    if (patch_len > 0 && buf_add(&j->patch, patch, patch_len, err) < 0) {
         job_free(j);
-        return rc;
+        return err->code;
     }
     return submit(p, j, err);
+}
+
+static int duplicate(int *out, int fd, struct err *err)
+{
+    if (fd < 0)
+        return 0;
+    *out = fcntl(fd, F_DUPFD_CLOEXEC, WORKER_FD + 1);
+    return *out < 0 ? err_sys(err, ERR_SYS, "worker: duplicate a descriptor") : 0;
 }
 
 int worker_report(struct worker_pool *p, const struct task *task, int report_fd, int output_fd, const struct run_facts *run,
                   report_cb cb, void *arg, struct err *err)
 {
-    struct job *j = job_new(WORKER_REPORT, arg, err);
+    struct job *j = job_new(WORKER_REPORT, arg, task, run, err);
     if (j == NULL)
         return err->code;
     j->on_report = cb;
-    int rc = add_record(j, task, run, err);
-    if (rc == 0)                            /* a run that was never started has no output */
-        rc = output_fd >= 0 ? add_dup(j, output_fd, err) : add_fd(j, frame_memfd("output", "", 0, err));
-    if (rc == 0 && report_fd >= 0)
-        rc = add_dup(j, report_fd, err);
+    int rc = duplicate(&j->output_fd, output_fd, err);      /* none: an empty output */
+    if (rc == 0)
+        rc = duplicate(&j->report_fd, report_fd, err);
     if (rc < 0) {
         job_free(j);
         return rc;

@@ -520,6 +520,47 @@ static void environment__pytest_reports_outside_the_tree(void **s)
     arena_done(&a);
 }
 
+/* What recordings come to as verdicts: reader and judge together. */
+static void recordings__rewards(void **s)
+{
+    (void)s;
+    static const char *const calc[] = { "test_calc.py::test_even", "test_calc.py::test_zero" };
+    static const char *const fine[] = { "test_fine.py::test_b" };
+    static const char *const bad_echo[] = { "test_ids.py::test_echo[2 + 2]", "test_ids.py::test_echo[a - b]" };
+    static const char *const bad_mark[] = { "test_marks.py::test_teardown" }, *const skipped[] = { "test_marks.py::test_skipped" };
+    static const char *const plain[] = { "test_marks.py::test_plain", "test_marks.py::test_now_good" };
+    static const char *const perl[] = { "t/a.t::1 - one", "t/a.t" }, *const cut[] = { "t/d.t::1 - x" };
+    static const struct { const char *name, *cmd; const char *const *ids; uint32_t count; enum outcome want; } table[] = {
+        { "ids", "pytest -q", echo_ids, 6, OUTCOME_RESOLVED },      /* another test failed: exit 1, not asked for */
+        { "ids", "pytest -q", bad_echo, 2, OUTCOME_UNRESOLVED },
+        { "marks", "pytest -q", plain, 2, OUTCOME_RESOLVED },
+        { "marks", "pytest -q", bad_mark, 1, OUTCOME_UNRESOLVED },
+        { "marks", "pytest -q", skipped, 1, OUTCOME_UNRESOLVED },
+        { "collection_error", "pytest -q", fine, 1, OUTCOME_UNRESOLVED },
+        { "empty", "pytest -q", fine, 1, OUTCOME_NO_TESTS_RAN },
+        { "empty", "pytest -q", NULL, 0, OUTCOME_NO_TESTS_RAN },
+        { "forged_end", "pytest -q", calc, 2, OUTCOME_UNRESOLVED },     /* H10 (a) */
+        { "forged_exit", "pytest -q", calc, 2, OUTCOME_UNRESOLVED },    /* H10 (b) */
+        { "forged_exit", "pytest -q", NULL, 0, OUTCOME_UNRESOLVED },
+        { "forged_report", "pytest -q", calc, 2, OUTCOME_UNRESOLVED },
+        { "prove_mixed", "prove t", perl, 2, OUTCOME_RESOLVED },
+        { "prove_mixed", "prove t", cut, 1, OUTCOME_UNRESOLVED },
+        { "prove_mixed", "prove t", NULL, 0, OUTCOME_UNRESOLVED },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct world w = { 0 };
+        struct verdict v = { 0 };
+        struct err err;
+        recorded(&w, table[i].name, table[i].cmd);
+        w.task.fail_to_pass = (struct str_list){ (const char **)(uintptr_t)table[i].ids, table[i].count };
+        read_it(&w);
+        assert_int_equal(verdict_judge(&v, &w.a, &w.task, &w.report, &w.run, &err), 0);
+        if (v.outcome != table[i].want)
+            fail_msg("%s: %s (%s), want %s", table[i].name, outcome_name(v.outcome), v.reason, outcome_name(table[i].want));
+        done(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -544,6 +585,7 @@ int main(void)
         cmocka_unit_test(tap__zero_tests_is_an_empty_collection),
         cmocka_unit_test(prove__files_and_tests),
         cmocka_unit_test(prove__slipped_in_lines_break_the_totals),
+        cmocka_unit_test(recordings__rewards),
         cmocka_unit_test(exit__status_is_the_result),
         cmocka_unit_test(files__a_broken_tail_ends_the_list),
         cmocka_unit_test(environment__pytest_reports_outside_the_tree),
