@@ -21,6 +21,7 @@
 extern "C" {
 #endif
 
+int backend_device_count(void);         /* >= 1; before backend_open() */
 /* One process, one device. threads: CPU threads, 0 for the library's own choice. */
 MUST_CHECK int backend_open(int device, int threads, struct err *err);
 void backend_close(void);

@@ -11,6 +11,8 @@
 #define GEMM cblas_sgemm
 #endif
 
+int backend_device_count(void) { return 1; }
+
 int backend_open(int device, int threads, struct err *err)
 {
     if (device != 0)

@@ -135,7 +135,7 @@ int cmd_rl(int argc, char **argv, struct err *err)
     if (rc < 0)
         return rc;
     ranks = control;
-    if ((rc = backend_open(0, 1, err)) == 0)
+    if ((rc = backend_open(ranks->rank % backend_device_count(), 1, err)) == 0)
         rc = collective_device_open(&ranks, control, err);
     if (rc == 0) {
         struct rl_result none;

@@ -204,7 +204,7 @@ int cmd_sft(int argc, char **argv, struct err *err)
         rc = ranks_n == 1 ? collective_self_open(&control, err) : collective_shm_spawn(&control, (int)ranks_n, limit_s * NS_PER_S, err);
         ranks = control;
         if (rc == 0) {
-            if ((rc = backend_open(0, 1, err)) == 0 && (rc = collective_device_open(&ranks, control, err)) == 0)
+            if ((rc = backend_open(ranks->rank % backend_device_count(), 1, err)) == 0 && (rc = collective_device_open(&ranks, control, err)) == 0)
                 rc = run(&s, ranks, err);
             struct err late = { 0 };
             if (collective_close(ranks, &late) < 0 && rc == 0) {

@@ -21,6 +21,7 @@ struct collective_ops {
     int (*all_reduce)(struct collective *c, real *x, size_t n, struct err *err);
     int (*broadcast)(struct collective *c, void *bytes, size_t n, int root, struct err *err);
     void (*beat)(struct collective *c);
+    int (*check)(struct collective *c, struct err *err);
     int (*close)(struct collective *c, struct err *err);
 };
 
@@ -43,6 +44,8 @@ MUST_CHECK static inline int collective_broadcast(struct collective *c, void *by
 }
 /* "I am alive": call it at least a few times within the limit while working outside of collectives. */
 static inline void collective_beat(struct collective *c) { c->ops->beat(c); }
+/* Are all peers there and moving? Does not wait. */
+MUST_CHECK static inline int collective_check(struct collective *c, struct err *err) { return c->ops->check(c, err); }
 /* Frees c. On rank 0 of shm: waits for the other ranks to end, ends those that do not, and fails when one failed. */
 MUST_CHECK static inline int collective_close(struct collective *c, struct err *err) { return c->ops->close(c, err); }
 

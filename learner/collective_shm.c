@@ -96,6 +96,14 @@ static int look_at(struct shm *s, int peer, struct err *err)
     return 0;
 }
 
+static int shm_check(struct collective *c, struct err *err)
+{
+    for (int p = 0, rc; p < c->size; p++)
+        if (p != c->rank && (rc = look_at(of(c), p, err)) < 0)
+            return rc;
+    return 0;
+}
+
 static int barrier(struct shm *s, struct err *err)
 {
     uint32_t target = ++s->barriers;
@@ -200,7 +208,7 @@ static int shm_close(struct collective *c, struct err *err)
     return rc;
 }
 
-static const struct collective_ops ops = { "shm", shm_all_reduce, shm_broadcast, shm_beat, shm_close };
+static const struct collective_ops ops = { "shm", shm_all_reduce, shm_broadcast, shm_beat, shm_check, shm_close };
 
 int collective_shm_pid(const struct collective *c, int rank)
 {

@@ -112,6 +112,10 @@ int source_tasks(struct source *s, struct rl_task **out, size_t *out_n, struct a
                     return err_set(err, ERR_LIMIT, "source: no memory for %zu tasks", room);
                 all = more;
             }
+            if (page[i].extra_json[0] == '\0' &&
+                ((rc = wire_write_get(&s->out, page[i].id, err)) < 0 || (rc = call(s, "/assay.v1.Catalog/Get", err)) < 0 ||
+                 (rc = wire_read_task(&page[i], a, &s->in, err)) < 0))
+                return rc;
             rc = choice_read(&all[n].choice, a, page[i].extra_json, context, err);
             if (rc < 0)
                 return err_in(err, "task %s", page[i].id);

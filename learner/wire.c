@@ -268,3 +268,21 @@ int wire_read_list(struct wire_task **out, size_t *out_n, const char **out_next,
     *out_n = m->n_tasks;
     return 0;
 }
+
+int wire_write_get(struct buf *out, const char *task_id, struct err *err)
+{
+    Assay__V1__GetTaskRequest m = ASSAY__V1__GET_TASK_REQUEST__INIT;
+    m.id = lax(task_id);
+    return pack(out, &m, err);
+}
+
+int wire_read_task(struct wire_task *out, struct arena *a, const struct buf *bytes, struct err *err)
+{
+    own_message Assay__V1__Task *m = unpack(&assay__v1__task__descriptor, bytes, err);
+    if (m == NULL)
+        return err->code;
+    *out = (struct wire_task){ arena_strdup(a, m->id), arena_strdup(a, m->extra_json) };
+    if (out->id == NULL || out->extra_json == NULL)
+        return err_set(err, ERR_LIMIT, "task: the memory budget is used up");
+    return 0;
+}
