@@ -480,7 +480,7 @@ uint32_t grpc_server_connections(const struct grpc_server *g) { return g->conn_c
 void grpc_server_close(struct grpc_server *g)
 {
     struct err why = { 0 }, err = { 0 };
-    if (g->closing)
+    if (g == NULL || g->closing)
         return;
     g->closing = true;
     err_set(&why, ERR_UNAVAILABLE, "the server is closing");

@@ -47,7 +47,7 @@ MUST_CHECK int grpc_server_new(struct grpc_server **out, uv_loop_t *loop, const 
 MUST_CHECK int grpc_server_listen(struct grpc_server *g, const char *address, struct err *err);
 uint32_t grpc_server_port(const struct grpc_server *g);                 /* last TCP port bound, 0 when none */
 uint32_t grpc_server_connections(const struct grpc_server *g);          /* open now */
-/* Stop listening, finish open calls with UNAVAILABLE, close; the memory is freed once the loop has closed the handles. */
+/* Stop listening, finish open calls with UNAVAILABLE, close; the memory is freed once the loop has closed the handles. NULL is fine. */
 void grpc_server_close(struct grpc_server *g);
 
 /* Queue one answer message (bytes copied). ERR_CANCELLED when the call is already over. */

@@ -246,8 +246,6 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0)
         return rc;
     t.memory_mb = (uint64_t)memory_mb;
-    if (t.fail_to_pass.count + t.pass_to_pass.count == 0)
-        return err_set(err, ERR_BAD_INPUT, "task %s: FAIL_TO_PASS and PASS_TO_PASS are both empty; nothing could be judged", quoted_id);
 
     char *extra = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     t.extra_json = extra != NULL ? arena_strdup(a, extra) : NULL;
