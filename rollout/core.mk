@@ -5,9 +5,12 @@ ROLLOUT_OBJS += $(CORE_OBJS)
 
 CORE_TESTS := $(addprefix $(B)/tests/rollout/,episode_test queue_test cache_test trajlog_test stream_test)
 UNIT_TESTS += $(CORE_TESTS)
-$(CORE_TESTS): %: %.o $(CORE_OBJS) $(B)/rollout/verdict.o $(B)/libbase.a
+# episode_test looks at the wire, too: an absent reward must be absent there.
+$(B)/tests/rollout/episode_test.o: | $(PROTO_GEN_H)
+$(B)/tests/rollout/episode_test: $(B)/rollout/wire.o
+$(CORE_TESTS): %: %.o $(CORE_OBJS) $(B)/rollout/verdict.o $(B)/libproto.a $(B)/libbase.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_base) -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_base) $(LIBS_proto) -lm -lcmocka
 
 SIM      := $(B)/tests/sim/sim
 SIM_OBJS := $(addprefix $(B)/tests/sim/,sim.o world.o disk.o)
