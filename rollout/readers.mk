@@ -1,5 +1,5 @@
 # The judging part: verdicts (pure), report readers and the confined worker that runs them.
-ROLLOUT_OBJS += $(addprefix $(B)/rollout/,verdict.o report_env.o worker_pool.o worker_wire.o)
+ROLLOUT_OBJS += $(addprefix $(B)/rollout/,verdict.o report_env.o worker_pool.o worker_job.o worker_wire.o)
 
 READER_OBJS := $(addprefix $(B)/rollout/,report.o report_junit.o report_pytest.o report_pytest_text.o report_tap.o report_exit.o)
 # What the worker program is made of beside its main's own needs; the fuzzers link it too.
@@ -29,10 +29,10 @@ $(READER_TESTS): %: %.o $(READER_OBJS) $(B)/rollout/verdict.o $(B)/rollout/repor
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_base) -lexpat -lcmocka
 
 # Drives the real program, so that needs to be there.
-$(WORKER_TEST): $(WORKER_TEST).o $(B)/rollout/worker_pool.o $(B)/rollout/worker_wire.o $(B)/rollout/worker_confine.o \
+$(WORKER_TEST): $(WORKER_TEST).o $(B)/rollout/worker_pool.o $(B)/rollout/worker_job.o $(B)/rollout/worker_wire.o $(B)/rollout/worker_confine.o \
                 $(B)/rollout/verdict.o $(B)/librepos.a $(B)/libbase.a | $(BIN)/assay-worker
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=clock_mono_ns -o $@ $^ $(LIBS_repos) $(LIBS_base) -lseccomp -lcmocka
 
 -include $(WORKER_OBJS:.o=.d) $(addprefix $(B)/rollout/,worker_confine.d importer.d) $(READER_TESTS:=.d) $(WORKER_TEST).d \
-         $(addprefix $(B)/rollout/,report_env.d worker_pool.d)
+         $(addprefix $(B)/rollout/,report_env.d worker_pool.d worker_job.d)

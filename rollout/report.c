@@ -30,7 +30,8 @@ int report_files_parse(struct report_file **out, uint32_t *out_count, struct are
         if (name_len > n - 16 || size > n - 16 - name_len)
             break;
         files[count++] = (struct report_file){
-            .name = p + 16, .name_len = name_len, .cut = (le32toh(flags) & 1) != 0, .bytes = p + 16 + name_len, .len = (size_t)size,
+            .name = p + 16, .name_len = name_len, .cut = (le32toh(flags) & 1) != 0,
+            .bytes = p + 16 + name_len, .len = (size_t)size,
         };
         p += 16 + name_len + size;
         n -= 16 + name_len + (size_t)size;
@@ -266,7 +267,8 @@ static reader_fn choose(const struct report_input *in)
 int report_read(struct report *out, struct arena *a, const struct report_input *in, struct err *err)
 {
     static const struct { const char *name; reader_fn read; } readers[] = {
-        { "pytest", report_read_pytest }, { "junit", report_read_junit }, { "tap", report_read_tap }, { "exit", report_read_exit },
+        { "pytest", report_read_pytest }, { "junit", report_read_junit },
+        { "tap", report_read_tap }, { "exit", report_read_exit },
     };
     reader_fn read = NULL;
     *out = (struct report){ .note = "" };

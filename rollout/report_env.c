@@ -20,7 +20,8 @@ static const char *const for_exit[] = { NULL };
 int reader_environment(const char *const **out, struct arena *a, const struct task *task, struct err *err)
 {
     static const struct { const char *reader; const char *const *env; } table[] = {
-        { "pytest", for_pytest }, { "tap", for_tap }, { "exit", for_exit }, { "auto", for_any }, { "junit", for_any }, { "", for_any },
+        { "pytest", for_pytest }, { "tap", for_tap }, { "exit", for_exit },
+        { "auto", for_any }, { "junit", for_any }, { "", for_any },
     };
     const char *reader = task->reader != NULL ? task->reader : "";
     (void)a;                                /* constants so far: nothing to allocate */
@@ -31,5 +32,6 @@ int reader_environment(const char *const **out, struct arena *a, const struct ta
         }
     char name[64];
     err_quote(name, sizeof name, reader, strlen(reader));
-    return err_set(err, ERR_BAD_INPUT, "task %s: unknown report reader %s; known are auto, pytest, junit, tap, exit", task->id, name);
+    return err_set(err, ERR_BAD_INPUT, "task %s: unknown report reader %s; known are auto, pytest, junit, tap, exit",
+                   task->id, name);
 }

@@ -159,6 +159,7 @@ static void case_open(struct parse *p, const XML_Char **atts)
     }
     const char *time = attribute(atts, "time"), *status = attribute(atts, "status");
     double duration_s = time != NULL ? strtod(time, NULL) : 0;
+    bool not_run = status != NULL && (strcmp(status, "notrun") == 0 || strcmp(status, "disabled") == 0);
     p->open = &d->cases[d->count++];
     *p->open = (struct junit_case){
         .suite = p->suite_depth > 0 ? p->suites[p->suite_depth - 1].name : "",
@@ -166,7 +167,7 @@ static void case_open(struct parse *p, const XML_Char **atts)
         .name = kept(p, attribute(atts, "name"), REPORT_ID_MAX),
         .file = kept(p, attribute(atts, "file"), REPORT_ID_MAX),
         .message = "",
-        .status = status != NULL && (strcmp(status, "notrun") == 0 || strcmp(status, "disabled") == 0) ? TEST_SKIPPED : TEST_PASSED,
+        .status = not_run ? TEST_SKIPPED : TEST_PASSED,
         .duration_s = duration_s > 0 && duration_s < 1e9 ? duration_s : 0,      /* NaN fails both */
     };
 }
@@ -331,7 +332,8 @@ static int add_cases(struct report_builder *b, struct report_builder *firsts, co
         if (first == NULL) {            /* `message` of a firsts row is the suite, which is all that it is for */
             rc = report_add(firsts, id, TEST_PASSED, c->suite, "", 0, err);
         } else if (strcmp(first->message, c->suite) != 0 && *c->classname != '\0') {
-            rc = report_add(b, arena_printf(b->a, "%s/%s", c->suite, id), c->status, c->message, "report_file", c->duration_s, err);
+            rc = report_add(b, arena_printf(b->a, "%s/%s", c->suite, id), c->status, c->message, "report_file",
+                            c->duration_s, err);
         }
         if (rc == 0)
             rc = report_add(b, id, c->status, c->message, "report_file", c->duration_s, err);

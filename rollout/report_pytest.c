@@ -9,6 +9,9 @@
  * A pass needs the report. The printed lines can only take it away: a FAILED or ERROR line against a test, totals that
  * do not fit, no summary at all where there must be one (os._exit inside the session). Output after pytest's own end
  * is therefore harmless: a forged PASSED line adds nothing.
+ *
+ * What this cannot see: code under test runs in pytest's own process, so it may write a perfect report and a perfect
+ * summary and leave with status 0 before pytest has printed anything. No reader can tell; only a task's canary tests can.
  */
 #include "rollout/report.h"
 #include <stdlib.h>
@@ -157,10 +160,10 @@ static int add_case(struct report_builder *b, const struct names *names, const s
             rc = report_add(b, first[i].id, c->status, c->message, "report_file", c->duration_s, err);
             added++;
         }
-    if (rc == 0 && added == 0)
-        rc = report_add(b, *c->classname != '\0' ? arena_printf(b->a, "%s::%s", c->classname, c->name) : c->name, c->status, c->message,
-                        "report_file", c->duration_s, err);
-    return rc;
+    if (rc < 0 || added > 0)
+        return rc;
+    id = *c->classname != '\0' ? arena_printf(b->a, "%s::%s", c->classname, c->name) : c->name;
+    return report_add(b, id, c->status, c->message, "report_file", c->duration_s, err);
 }
 
 /* --- the printed lines against the report --- */
@@ -199,8 +202,8 @@ static const char *check_against_text(struct arena *a, const struct report_input
     if (!text->has_totals || !d->has_counts)
         return NULL;
     if (text->failed != d->failures || text->errors != d->errors)
-        return arena_printf(a, "pytest printed %u failed and %u errors, its report holds %llu and %llu", text->failed, text->errors,
-                            (unsigned long long)d->failures, (unsigned long long)d->errors);
+        return arena_printf(a, "pytest printed %u failed and %u errors, its report holds %llu and %llu", text->failed,
+                            text->errors, (unsigned long long)d->failures, (unsigned long long)d->errors);
     return NULL;
 }
 
@@ -216,13 +219,14 @@ static const struct report_file *our_report(const struct report_input *in)
 static const char *no_report_note(const struct report_input *in)
 {
     const struct run_facts *run = in->run;
+    const char *cmd = in->task->test_cmd != NULL ? in->task->test_cmd : "";
     if (run->ended_by_limit != 0)
         return "pytest was ended before it wrote its report";
     if (run->exited && run->exit_code == 4)
         return "pytest refused its command line or a test file is missing (exit status 4), so there is no report";
     if (run->exited && (run->exit_code == 126 || run->exit_code == 127))
         return "the test command could not be run, so there is no report";
-    if (in->task->test_cmd != NULL && (strstr(in->task->test_cmd, "--junitxml") != NULL || strstr(in->task->test_cmd, "--junit-xml") != NULL))
+    if (strstr(cmd, "--junitxml") != NULL || strstr(cmd, "--junit-xml") != NULL)
         return "pytest wrote no report: the test command names its own --junitxml, leave that out";
     return "pytest wrote no report: the session did not end in order";
 }

@@ -93,7 +93,9 @@ static int add_line(struct pytest_text *t, struct arena *a, enum test_status sta
         t->lines = more;
         t->cap = cap;
     }
-    struct pytest_line l = { status, report_text(a, id, id_len, REPORT_ID_MAX), report_text(a, msg, msg_len, REPORT_MESSAGE_MAX) };
+    struct pytest_line l = { .status = status };
+    l.id = report_text(a, id, id_len, REPORT_ID_MAX);
+    l.message = report_text(a, msg, msg_len, REPORT_MESSAGE_MAX);
     if (l.id == NULL || l.message == NULL)
         return report_no_memory(err);
     t->lines[t->count++] = l;
@@ -161,7 +163,8 @@ int pytest_text_read(struct pytest_text *out, struct arena *a, const uint8_t *ou
                      struct err *err)
 {
     static const struct { const char *word; enum test_status status; } words[] = {
-        { "PASSED ", TEST_PASSED }, { "FAILED ", TEST_FAILED }, { "ERROR ", TEST_ERROR }, { "XFAIL ", TEST_XFAIL }, { "XPASS ", TEST_XPASS },
+        { "PASSED ", TEST_PASSED }, { "FAILED ", TEST_FAILED }, { "ERROR ", TEST_ERROR },
+        { "XFAIL ", TEST_XFAIL }, { "XPASS ", TEST_XPASS },
     };
     const uint8_t *raw;
     size_t raw_len, at = 0;

@@ -243,8 +243,8 @@ static const char *limit_reason(struct arena *a, uint32_t bit, const struct run_
 {
     for (size_t i = 0; i < LIMIT_ROWS; i++)
         if (limit_table[i].bit == bit)
-            return arena_printf(a, ended ? "the %s limit ended the run after %.1f s" : "the %s limit was hit and the run ended after %.1f s",
-                                limit_table[i].what, (double)run->wall_ns / 1e9);
+            return arena_printf(a, "the %s limit %s after %.1f s", limit_table[i].what,
+                                ended ? "ended the run" : "was hit and the run ended", (double)run->wall_ns / 1e9);
     return "a limit ended the run";
 }
 
@@ -301,7 +301,8 @@ static void decide(struct verdict *out, struct arena *a, const struct report *re
         out->reason = "no test was seen to pass";
     } else {
         out->outcome = OUTCOME_RESOLVED;
-        out->reason = arena_printf(a, any_required ? "all %u required tests passed" : "all %u tests passed", lack->total);
+        out->reason = arena_printf(a, "%s%u %stest%s passed", lack->total > 1 ? "all " : "", lack->total,
+                                   any_required ? "required " : "", lack->total > 1 ? "s" : "");
     }
 }
 

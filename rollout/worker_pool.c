@@ -16,7 +16,7 @@
 #include "base/fault.h"
 #include "base/frame.h"
 #include "base/own.h"
-#include "rollout/worker_wire.h"
+#include "rollout/worker_job.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -25,9 +25,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
@@ -36,24 +34,11 @@
 #define WORKERS_MAX      256u
 #define JOBS_PER_PROCESS 256u
 #define CRASHES_MAX      2
-#define ANSWER_MEMORY    ((size_t)256 << 20)
 #define JOB_NS_MAX       (60 * NS_PER_S)
 #define HELLO_NS_MAX     (20 * NS_PER_S)
 #define RETRY_NS         (200 * NS_PER_MS)  /* before a worker that did not come up is started again */
 #define STARTS_FAILED_MAX 10                /* in a row, over all workers: then waiting jobs fail */
 #define TIMER_KEY        UINT64_MAX
-
-struct job {
-    struct job *next;
-    enum worker_kind kind;
-    uint64_t id;
-    struct buf record, patch;   /* PATCH: both; REPORT: the record, with ... */
-    int      output_fd, report_fd;      /* ... duplicates of what came with it; -1: none */
-    int      crashes;
-    patch_cb  on_patch;
-    report_cb on_report;
-    void     *arg;
-};
 
 enum worker_state { WORKER_DOWN, WORKER_STARTING, WORKER_IDLE, WORKER_BUSY };
 
@@ -76,15 +61,6 @@ struct worker_pool {
     struct job *head, **tail;
     struct err start_err;       /* why the last start failed */
 };
-
-static void job_free(struct job *j)
-{
-    buf_done(&j->record);
-    buf_done(&j->patch);
-    own_fd_done(&j->output_fd);
-    own_fd_done(&j->report_fd);
-    free(j);
-}
 
 static void queue_push(struct worker_pool *p, struct job *j, bool front)
 {
@@ -134,7 +110,8 @@ static void worker_end(struct worker *w)
 static int spawn(pid_t *out, const struct worker_pool *p, int sock, struct err *err)
 {
     char *const argv[] = { p->path, (char *)(uintptr_t)"pool", p->store_dir, NULL };
-    char *const env[] = { (char *)(uintptr_t)"PATH=/usr/bin:/bin", (char *)(uintptr_t)"ASAN_OPTIONS=detect_leaks=0", NULL };  /* none of ours: it may hold tokens */
+    /* Nothing of our own environment, which may hold tokens. */
+    char *const env[] = { (char *)(uintptr_t)"PATH=/usr/bin:/bin", (char *)(uintptr_t)"ASAN_OPTIONS=detect_leaks=0", NULL };
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -179,7 +156,8 @@ static int worker_start(struct worker_pool *p, struct worker *w, struct err *err
     int rc = spawn(&pid, p, theirs, err);
     if (rc < 0)
         return rc;
-    *w = (struct worker){ .state = WORKER_STARTING, .pid = pid, .sock = give_fd(&ours), .deadline_ns = clock_mono_ns() + HELLO_NS_MAX };
+    *w = (struct worker){ .state = WORKER_STARTING, .pid = pid, .sock = give_fd(&ours),
+                          .deadline_ns = clock_mono_ns() + HELLO_NS_MAX };
     struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)(w - p->workers) };
     if (epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, w->sock, &ev) != 0) {
         rc = err_sys(err, ERR_SYS, "worker: epoll");
@@ -203,159 +181,16 @@ static void worker_revive(struct worker_pool *p, struct worker *w, uint64_t now_
     }
 }
 
-/* --- answers --- */
-
-static void answer_error(struct job *j, int rc, const struct err *err)
-{
-    if (j->kind == WORKER_PATCH) {
-        struct patch_answer ans = { .edits_fd = -1, .reason = "" };
-        j->on_patch(j->arg, rc, &ans, err);
-    } else {
-        struct report_answer ans = { .report = { .reader = "", .note = "" } };
-        j->on_report(j->arg, rc, &ans, err);
-    }
-    job_free(j);
-}
-
-static void answer_unreadable(struct job *j)
-{
-    struct err err = { 0 };
-    if (j->kind == WORKER_PATCH) {
-        struct patch_answer ans = { .outcome = PATCH_UNREADABLE, .edits_fd = -1,
-                                    .reason = "the patch ended its parser twice; its bytes cannot be read" };
-        j->on_patch(j->arg, 0, &ans, &err);
-    } else {
-        struct report_answer ans = { .unreadable = true,
-                                     .report = { .reader = "", .note = "the report ended its parser twice; its bytes cannot be read" } };
-        j->on_report(j->arg, 0, &ans, &err);
-    }
-    job_free(j);
-}
-
 /* The worker died, or answered nonsense, under its job. */
 static void job_crashed(struct worker_pool *p, struct job *j)
 {
     if (++j->crashes >= CRASHES_MAX)
-        answer_unreadable(j);
+        job_unreadable(j);
     else
         queue_push(p, j, true);
 }
 
-/* Copy a sealed memfd that a worker made. */
-static int body_read(struct buf *out, int fd, struct err *err)
-{
-    struct stat st;
-    int seals = fcntl(fd, F_GET_SEALS);
-    out->max = WORKER_BODY_MAX;
-    if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_WRITE)) != (F_SEAL_SHRINK | F_SEAL_WRITE))
-        return err_set(err, ERR_PROTOCOL, "worker: an answer that is not sealed");
-    if (fstat(fd, &st) != 0)
-        return err_sys(err, ERR_SYS, "worker: answer");
-    if (st.st_size < 0 || (uint64_t)st.st_size > WORKER_BODY_MAX)
-        return err_set(err, ERR_PROTOCOL, "worker: an answer of %lld bytes", (long long)st.st_size);
-    uint8_t *p = buf_reserve(out, (size_t)st.st_size + 1, err);
-    if (p == NULL)
-        return err->code;
-    while (out->len < (size_t)st.st_size) {
-        ssize_t n = pread(fd, p + out->len, (size_t)st.st_size - out->len, (off_t)out->len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_sys(err, ERR_SYS, "worker: read answer");
-        out->len += (size_t)n;
-    }
-    return 0;
-}
-
-static bool edits_ok(int fd)
-{
-    struct stat st;
-    int seals = fcntl(fd, F_GET_SEALS), want = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    return seals >= 0 && (seals & want) == want && fstat(fd, &st) == 0 && (uint64_t)st.st_size <= WORKER_EDITS_MAX;
-}
-
-static bool tree_ok(const char *hex)
-{
-    return strspn(hex, "0123456789abcdef") == 40 && hex[40] == '\0';
-}
-
-/* Is this an answer that a worker of ours gives to this job? */
-static bool answer_fits(const struct worker_answer *ans, const struct job *j, int nfds)
-{
-    if (ans->kind != (uint32_t)j->kind || ans->job != j->id || ans->rc > 0)
-        return false;
-    if (nfds != (ans->has_body != 0) + (ans->has_edits != 0) || (ans->has_edits && !ans->has_body))
-        return false;
-    if (ans->rc < 0 || ans->unreadable)
-        return nfds == 0;
-    if (!ans->has_body)
-        return false;
-    if (j->kind == WORKER_REPORT)
-        return !ans->has_edits;
-    return ans->outcome <= PATCH_FAILED && (ans->outcome != PATCH_APPLIED || (ans->has_edits && tree_ok(ans->tree)));
-}
-
-/* Decode and deliver. False: the answer was no answer, and the job is still the caller's. */
-static bool deliver(struct job *j, struct worker_answer *ans, int *fds, int nfds)
-{
-    struct err err = { 0 };
-    own_arena a = { .budget = ANSWER_MEMORY };
-    own_buf body = { 0 };
-    ans->message[sizeof ans->message - 1] = '\0';
-    ans->tree[40] = '\0';
-    if (!answer_fits(ans, j, nfds))
-        return false;
-    if (ans->rc < 0) {
-        int rc = err_set(&err, ans->rc, "%s", ans->message);
-        answer_error(j, rc, &err);
-        return true;
-    }
-    if (ans->unreadable) {
-        answer_unreadable(j);
-        return true;
-    }
-    if (body_read(&body, fds[0], &err) < 0 || (ans->has_edits && !edits_ok(fds[1])))
-        return false;
-    struct wire_in in = { body.data, body.data + body.len, &a, false };
-    if (j->kind == WORKER_PATCH) {
-        struct patch_answer out = { .outcome = (enum patch_outcome)ans->outcome, .edits_fd = -1 };
-        if (wire_get_patch(&in, &out.reason, &out.findings, &err) < 0)
-            return false;
-        if (ans->outcome != PATCH_FAILED && ans->has_edits) {
-            memcpy(out.tree, ans->tree, sizeof out.tree);
-            out.edits_fd = give_fd(&fds[1]);
-        }
-        j->on_patch(j->arg, 0, &out, &err);
-    } else {
-        struct report_answer out = { 0 };
-        if (wire_get_report(&in, &out.report, &err) < 0)
-            return false;
-        j->on_report(j->arg, 0, &out, &err);
-    }
-    job_free(j);
-    return true;
-}
-
 /* --- the loop's turns --- */
-
-static int memfd_of(const char *name, const struct buf *b, struct err *err)
-{
-    return frame_memfd(name, b->len > 0 ? b->data : (const uint8_t *)"", b->len, err);
-}
-
-/* *built false: our own descriptors or memory are short; else an error is the worker's socket. */
-static int job_send(struct worker *w, struct job *j, bool *built, struct err *err)
-{
-    struct worker_request rq = { .kind = j->kind, .has_report = j->report_fd >= 0, .job = j->id };
-    own_fd record = memfd_of("task", &j->record, err);
-    own_fd second = record < 0 ? record : j->output_fd >= 0 ? fcntl(j->output_fd, F_DUPFD_CLOEXEC, 0)
-                  : memfd_of(j->kind == WORKER_PATCH ? "patch" : "output", &j->patch, err);
-    *built = record >= 0 && second >= 0;
-    if (!*built)
-        return record < 0 || j->output_fd < 0 ? err->code : err_sys(err, ERR_SYS, "worker: duplicate a descriptor");
-    const int fds[3] = { record, second, j->report_fd };
-    return frame_send(w->sock, &rq, sizeof rq, fds, j->report_fd >= 0 ? 3 : 2, err);
-}
 
 static void send_jobs(struct worker_pool *p, uint64_t now_ns)
 {
@@ -367,7 +202,7 @@ static void send_jobs(struct worker_pool *p, uint64_t now_ns)
             continue;
         struct job *j = queue_pop(p);
         bool built;
-        if (job_send(w, j, &built, &err) < 0) {
+        if (job_send(w->sock, j, &built, &err) < 0) {
             queue_push(p, j, true);
             if (!built) {                       /* short of descriptors: an answer that comes in frees some */
                 p->stalled_until_ns = now_ns + RETRY_NS;
@@ -433,7 +268,7 @@ static void on_readable(struct worker_pool *p, struct worker *w, uint64_t now_ns
         if (w->state == WORKER_BUSY && n == (int)sizeof m.answer) {
             w->job = NULL;
             w->state = WORKER_IDLE;
-            if (!deliver(j, &m.answer, fds, nfds)) {
+            if (!job_deliver(j, &m.answer, fds, nfds)) {
                 w->job = j;
                 gone = true;
             } else if (++w->answers >= JOBS_PER_PROCESS && w->state == WORKER_IDLE) {
@@ -461,7 +296,8 @@ static void on_time(struct worker_pool *p, uint64_t now_ns)
         if (w->state == WORKER_DOWN) {
             worker_revive(p, w, now_ns);
         } else if (w->state == WORKER_STARTING) {
-            (void)err_set(&p->start_err, ERR_UNAVAILABLE, "worker: %.200s said nothing for %d s", p->path, (int)(HELLO_NS_MAX / NS_PER_S));
+            (void)err_set(&p->start_err, ERR_UNAVAILABLE, "worker: %.200s said nothing for %d s", p->path,
+                          (int)(HELLO_NS_MAX / NS_PER_S));
             on_gone(p, w, now_ns);
         } else if (w->state == WORKER_BUSY) {
             struct job *j = w->job;
@@ -469,7 +305,7 @@ static void on_time(struct worker_pool *p, uint64_t now_ns)
             w->job = NULL;
             on_gone(p, w, now_ns);
             int rc = err_set(&err, ERR_LOST, "worker: no answer within %d s", (int)(JOB_NS_MAX / NS_PER_S));
-            answer_error(j, rc, &err);
+            job_fail(j, rc, &err);
         }
     }
     /* No worker comes up any more: what waits would wait for ever. */
@@ -477,7 +313,7 @@ static void on_time(struct worker_pool *p, uint64_t now_ns)
         struct err err = p->start_err;
         if (err.code == 0)
             (void)err_set(&err, ERR_UNAVAILABLE, "worker: %.200s ends as soon as it starts", p->path);
-        answer_error(queue_pop(p), err.code, &err);
+        job_fail(queue_pop(p), err.code, &err);
     }
 }
 
@@ -622,25 +458,6 @@ static int submit(struct worker_pool *p, struct job *j, struct err *err)
     return 0;
 }
 
-static struct job *job_new(enum worker_kind kind, void *arg, const struct task *task, const struct run_facts *run, struct err *err)
-{
-    struct job *j = calloc(1, sizeof *j);
-    if (j == NULL) {
-        (void)err_set(err, ERR_LIMIT, "worker: out of memory");
-        return NULL;
-    }
-    *j = (struct job){ .kind = kind, .arg = arg, .output_fd = -1, .report_fd = -1, .record.max = WORKER_BODY_MAX,
-                       .patch.max = WORKER_PATCH_MAX };
-    int rc = wire_put_task(&j->record, task, err);
-    if (rc >= 0 && run != NULL)
-        rc = wire_put_run(&j->record, run, err);
-    if (rc < 0) {
-        job_free(j);
-        return NULL;
-    }
-    return j;
-}
-
 int worker_patch(struct worker_pool *p, const struct task *task, const void *patch, size_t patch_len, patch_cb cb, void *arg,
                  struct err *err)
 {
@@ -657,14 +474,6 @@ int worker_patch(struct worker_pool *p, const struct task *task, const void *pat
     return submit(p, j, err);
 }
 
-static int duplicate(int *out, int fd, struct err *err)
-{
-    if (fd < 0)
-        return 0;
-    *out = fcntl(fd, F_DUPFD_CLOEXEC, WORKER_FD + 1);
-    return *out < 0 ? err_sys(err, ERR_SYS, "worker: duplicate a descriptor") : 0;
-}
-
 int worker_report(struct worker_pool *p, const struct task *task, int report_fd, int output_fd, const struct run_facts *run,
                   report_cb cb, void *arg, struct err *err)
 {
@@ -672,9 +481,9 @@ int worker_report(struct worker_pool *p, const struct task *task, int report_fd,
     if (j == NULL)
         return err->code;
     j->on_report = cb;
-    int rc = duplicate(&j->output_fd, output_fd, err);      /* none: an empty output */
+    int rc = job_keep_fd(&j->output_fd, output_fd, err);      /* none: an empty output */
     if (rc == 0)
-        rc = duplicate(&j->report_fd, report_fd, err);
+        rc = job_keep_fd(&j->report_fd, report_fd, err);
     if (rc < 0) {
         job_free(j);
         return rc;

@@ -155,8 +155,8 @@ int wire_get_run(struct wire_in *in, struct run_facts *out, struct err *err)
 
 int wire_put_report(struct buf *out, const struct report *r, struct err *err)
 {
-    const uint64_t numbers[8] = { r->complete, r->collected_nothing, r->has_counts, r->count_passed, r->count_failed, r->count_error,
-                                  r->count_skipped, r->test_count };
+    const uint64_t numbers[8] = { r->complete, r->collected_nothing, r->has_counts, r->count_passed, r->count_failed,
+                                  r->count_error, r->count_skipped, r->test_count };
     int rc = put_str(out, r->reader, err);
     if (rc >= 0)
         rc = put_str(out, r->note, err);

@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         struct task t = { .id = "t", .reader = readers[k], .test_cmd = "pytest", .fail_to_pass = { ids, 1 } };
         struct run_facts run = { .run_end = "exit 0", .exited = true };
         struct report_file f = { (const uint8_t *)names[k], (uint32_t)strlen(names[k]), false, data, n };
-        struct report_input in = { .task = &t, .run = &run, .files = &f, .file_count = 1, .output = (const uint8_t *)"", .output_len = 0 };
+        struct report_input in = { .task = &t, .run = &run, .files = &f, .file_count = 1,
+                                   .output = (const uint8_t *)"", .output_len = 0 };
         struct report r;
         if (report_read(&r, &a, &in, &err) == 0)
             for (uint32_t i = 0; i < r.test_count; i++)

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (report_files_parse(&files, &count, &a, data, n, &err) != 0)
         abort();
     for (uint32_t i = 0; i < count; i++)
-        if (files[i].name < data || files[i].name + files[i].name_len != files[i].bytes || files[i].bytes + files[i].len > data + n)
+        if (files[i].name < data || files[i].name + files[i].name_len != files[i].bytes ||
+            files[i].bytes + files[i].len > data + n)
             abort();
     struct report_input in = { .task = &t, .run = &run, .files = files, .file_count = count, .output = data, .output_len = n };
     if (report_read(&r, &a, &in, &err) == 0 && r.reader == NULL)

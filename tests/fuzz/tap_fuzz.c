@@ -1,4 +1,4 @@
-/* tap_fuzz.c - output as a plain TAP stream and as prove prints it: whatever it holds, a broken whole passes nothing below a file. */
+/* tap_fuzz.c - output as a plain TAP stream and as prove prints it; a stream that is not whole passes nothing. */
 #include "rollout/report.h"
 #include <stdlib.h>
 #include <string.h>

@@ -36,7 +36,8 @@ static void use(struct world *w, const char *reader, const char *cmd, int exit_c
     w->task = (struct task){ .id = "t", .reader = reader, .test_cmd = cmd };
     w->in = (struct report_input){ .task = &w->task, .run = &w->run, .output = w->output.data, .output_len = w->output.len };
     if (w->junit.len > 0) {
-        w->file = (struct report_file){ (const uint8_t *)REPORT_JUNIT_FILE, sizeof REPORT_JUNIT_FILE - 1, false, w->junit.data, w->junit.len };
+        w->file = (struct report_file){ (const uint8_t *)REPORT_JUNIT_FILE, sizeof REPORT_JUNIT_FILE - 1, false,
+                                       w->junit.data, w->junit.len };
         w->in.files = &w->file;
         w->in.file_count = 1;
     }
@@ -193,7 +194,8 @@ static void pytest__a_collection_error_is_no_pass(void **s)
     done(&w);
     /* the printed lines alone */
     struct world t = { 0 };
-    printed(&t, "auto", "pytest", "== short test summary info ==\nERROR test_import.py\n!!! Interrupted: 1 error during collection !!!\n"
+    printed(&t, "auto", "pytest", "== short test summary info ==\nERROR test_import.py\n"
+            "!!! Interrupted: 1 error during collection !!!\n"
             "1 error in 0.04s\n", 2);
     assert_status(&t, "test_import.py", "ERROR");
     assert_int_equal(passes(&t.report), 0);
@@ -294,7 +296,8 @@ static void junit__forbidden_characters_do_not_hide_results(void **s)
 {
     (void)s;
     static const char xml[] =
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"lamp\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">\n"
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+        "<testsuite name=\"lamp\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">\n"
         "  <testcase classname=\"lamp\" name=\"turns on\"/>\n  <testcase classname=\"lamp\" name=\"shows colour\">\n"
         "    <failure message=\"want red, got \033[31mblue\033[0m\">at lamp.js:7 \000 end</failure>\n  </testcase>\n"
         "  <testcase classname=\"lamp\" name=\"beeps &#x7; once\"/>\n</testsuite>\n";
@@ -350,8 +353,8 @@ static void junit__equal_names_in_two_suites_stay_apart(void **s)
     (void)s;
     static const char xml[] =
         "<testsuites><testsuite name='one' tests='1' failures='0'><testcase classname='c' name='a'/></testsuite>"
-        "<testsuite name='two' tests='1' failures='1'><testcase classname='c' name='a'><failure>\n  why\n</failure></testcase></testsuite>"
-        "</testsuites>";
+        "<testsuite name='two' tests='1' failures='1'><testcase classname='c' name='a'>"
+        "<failure>\n  why\n</failure></testcase></testsuite></testsuites>";
     struct world w = { 0 };
     xml_case(&w, "junit", xml, sizeof xml - 1);
     assert_status(&w, "c/a", "FAILED");         /* the plain id never hides the failure */
@@ -362,7 +365,8 @@ static void junit__equal_names_in_two_suites_stay_apart(void **s)
 static void junit__invalid_utf8_is_escaped(void **s)
 {
     (void)s;
-    static const char xml[] = "<testsuite name='x' tests='1' failures='0'><testcase classname='c' name='a\xff\xc3\xa9'/></testsuite>";
+    static const char xml[] = "<testsuite name='x' tests='1' failures='0'>"
+                              "<testcase classname='c' name='a\xff\xc3\xa9'/></testsuite>";
     struct world w = { 0 };
     xml_case(&w, "junit", xml, sizeof xml - 1);
     assert_status(&w, "c/a\\xff\xc3\xa9", "PASSED");
@@ -374,8 +378,10 @@ static void tap__statuses_and_subtests(void **s)
     (void)s;
     struct world w = { 0 };
     printed(&w, "auto", "node --test",
-            "TAP version 14\n# Subtest: outer\n    ok 1 - in\n      ---\n      ok 9 - not a test\n      ...\n    not ok 2 - bad # TODO later\n"
-            "    1..2\nok 1 - outer\nok 2 - buffered {\n    ok 1 - x\n    1..1\n}\nok 3 # SKIP no net\nnot ok 4 - broken\n# it broke\n"
+            "TAP version 14\n# Subtest: outer\n    ok 1 - in\n      ---\n      ok 9 - not a test\n      ...\n"
+            "    not ok 2 - bad # TODO later\n"
+            "    1..2\nok 1 - outer\nok 2 - buffered {\n    ok 1 - x\n    1..1\n}\nok 3 # SKIP no net\n"
+            "not ok 4 - broken\n# it broke\n"
             "ok 5 - hash \\# tag # TODO soon\nok 6\n1..6\n", 1);
     assert_string_equal(w.report.reader, "tap/1");
     assert_string_equal(w.report.note, "");
@@ -454,7 +460,8 @@ static void prove__slipped_in_lines_break_the_totals(void **s)
 {
     (void)s;
     static const char *const bad[] = {
-        "t/a.t .. \n1..1\nok 1 - a\nok\nt/b.t .. \n1..1\nok 1 - forged\nok\nAll tests successful.\nFiles=1, Tests=1,  0 s\nResult: PASS\n",
+        "t/a.t .. \n1..1\nok 1 - a\nok\nt/b.t .. \n1..1\nok 1 - forged\nok\n"
+        "All tests successful.\nFiles=1, Tests=1,  0 s\nResult: PASS\n",
         "t/a.t .. \n1..1\nok 1 - a\nok\n",
         "t/a.t .. \n1..2\nok 1 - a\nok 2 - b\nok\nAll tests successful.\nFiles=1, Tests=1,  0 s\nResult: PASS\n",
     };
@@ -527,7 +534,8 @@ static void recordings__rewards(void **s)
     static const char *const calc[] = { "test_calc.py::test_even", "test_calc.py::test_zero" };
     static const char *const fine[] = { "test_fine.py::test_b" };
     static const char *const bad_echo[] = { "test_ids.py::test_echo[2 + 2]", "test_ids.py::test_echo[a - b]" };
-    static const char *const bad_mark[] = { "test_marks.py::test_teardown" }, *const skipped[] = { "test_marks.py::test_skipped" };
+    static const char *const bad_mark[] = { "test_marks.py::test_teardown" };
+    static const char *const skipped[] = { "test_marks.py::test_skipped" };
     static const char *const plain[] = { "test_marks.py::test_plain", "test_marks.py::test_now_good" };
     static const char *const perl[] = { "t/a.t::1 - one", "t/a.t" }, *const cut[] = { "t/d.t::1 - x" };
     static const struct { const char *name, *cmd; const char *const *ids; uint32_t count; enum outcome want; } table[] = {

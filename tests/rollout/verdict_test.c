@@ -80,9 +80,10 @@ static void judge__outcomes(void **state)
         { { { { NULL, 0 } }, NULL, NULL, EXIT(0) }, OUTCOME_UNRESOLVED, "no test was seen" },
         /* counts */
         { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(0), .has_counts = true, .count_passed = 1 }, OUTCOME_RESOLVED, NULL },
-        { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(0), .has_counts = true, .count_passed = 0 }, OUTCOME_UNRESOLVED, "summary only 0" },
-        { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(1), .has_counts = true, .count_passed = 1, .count_failed = 1 }, OUTCOME_UNRESOLVED,
-          "own summary 1" },
+        { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(0), .has_counts = true, .count_passed = 0 }, OUTCOME_UNRESOLVED,
+          "summary only 0" },
+        { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(1), .has_counts = true, .count_passed = 1, .count_failed = 1 },
+          OUTCOME_UNRESOLVED, "own summary 1" },
         /* cut off */
         { { { { "a", TEST_PASSED } }, "a", NULL, EXIT(0), .incomplete = true }, OUTCOME_UNRESOLVED, "incomplete" },
         { { { { NULL, 0 } }, "a", NULL, EXIT(0), .incomplete = true }, OUTCOME_UNRESOLVED, "a MISSING" },
@@ -99,8 +100,10 @@ static void judge__outcomes(void **state)
         /* failing and then hanging buys no mask */
         { { { { "a", TEST_FAILED } }, "a", NULL, ENDED(SANDBOX_HIT_TIME) }, OUTCOME_UNRESOLVED, "a FAILED" },
         /* H16 (b): memory was hit, the run ended by itself, the tests speak */
-        { { { { "a", TEST_PASSED } }, "a", NULL, .run = { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_RESOLVED, NULL },
-        { { { { "a", TEST_FAILED } }, "a", NULL, .run = { "exit 1", true, 1, .limits_hit = SANDBOX_HIT_MEMORY } }, OUTCOME_UNRESOLVED, NULL },
+        { { { { "a", TEST_PASSED } }, "a", NULL, .run = { "exit 0", true, 0, .limits_hit = SANDBOX_HIT_MEMORY } },
+          OUTCOME_RESOLVED, NULL },
+        { { { { "a", TEST_FAILED } }, "a", NULL, .run = { "exit 1", true, 1, .limits_hit = SANDBOX_HIT_MEMORY } },
+          OUTCOME_UNRESOLVED, NULL },
         { { { { NULL, 0 } }, "a", NULL, .run = { "exit 137", true, 137, .limits_hit = SANDBOX_HIT_MEMORY }, .incomplete = true },
           OUTCOME_MEMORY_LIMIT, "memory limit was hit" },
     };
@@ -186,7 +189,8 @@ static void without_run__our_failure_has_no_reward(void **state)
 {
     (void)state;
     static const struct { enum outcome o; bool reward; const char *patch; } table[] = {
-        { OUTCOME_INFRA_ERROR, false, "not_tried" }, { OUTCOME_CANCELLED, false, "not_tried" }, { OUTCOME_TASK_INVALID, false, "not_tried" },
+        { OUTCOME_INFRA_ERROR, false, "not_tried" }, { OUTCOME_CANCELLED, false, "not_tried" },
+        { OUTCOME_TASK_INVALID, false, "not_tried" },
         { OUTCOME_PATCH_FAILED, true, "failed" }, { OUTCOME_PATCH_EMPTY, true, "empty" }, { OUTCOME_UNREADABLE, true, "failed" },
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

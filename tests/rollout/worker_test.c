@@ -29,9 +29,11 @@ static struct task task;
 static struct arena task_arena;
 
 static const char fix[] =
-    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def half(n):\n-    return n - n / 2 + 1\n+    return n / 2\n";
+    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n"
+    "@@ -1,2 +1,2 @@\n def half(n):\n-    return n - n / 2 + 1\n+    return n / 2\n";
 static const char bad_fix[] =
-    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def third(n):\n-    return n / 3 + 1\n+    return n / 3\n";
+    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n"
+    "@@ -1,2 +1,2 @@\n def third(n):\n-    return n / 3 + 1\n+    return n / 3\n";
 static const char test_patch[] =
     "diff --git a/test_calc.py b/test_calc.py\nnew file mode 100644\n--- /dev/null\n+++ b/test_calc.py\n@@ -0,0 +1,4 @@\n"
     "+from calc import half\n+\n+def test_even():\n+    assert half(8) == 4\n";
@@ -171,7 +173,8 @@ static void pool__report_files_reach_the_reader(void **s)
     assert_int_equal(buf_add(&files, &size, sizeof size, &err), 0);
     assert_int_equal(buf_add(&files, "junit.xml", 9, &err), 0);
     assert_int_equal(buf_add(&files, xml, sizeof xml - 1, &err), 0);
-    own_fd report = frame_memfd("report", files.data, files.len, &err), out = frame_memfd("output", out_text, sizeof out_text - 1, &err);
+    own_fd report = frame_memfd("report", files.data, files.len, &err);
+    own_fd out = frame_memfd("output", out_text, sizeof out_text - 1, &err);
     struct task t = { .id = "t", .reader = "auto", .test_cmd = "pytest" };
     struct run_facts run = { .run_end = "exit 0", .exited = true, .output_bytes = sizeof out_text - 1 };
     assert_int_equal(worker_report(p, &t, report, out, &run, on_report, &g, &err), 0);
@@ -413,7 +416,8 @@ static void wire__every_cut_is_refused(void **s)
 {
     (void)s;
     const char *ids[] = { "a", "b" };
-    struct task t = { .id = "t", .repo = "r", .base_tree = "0", .test_cmd = "c", .fail_to_pass = { ids, 2 }, .pass_to_pass = { ids, 1 } };
+    struct task t = { .id = "t", .repo = "r", .base_tree = "0", .test_cmd = "c", .fail_to_pass = { ids, 2 },
+                      .pass_to_pass = { ids, 1 } };
     struct test_result tests[2] = { { .id = "a", .message = "m", .evidence = "e", .status = TEST_XFAIL, .duration_s = 0.5 },
                                     { .id = "b", .message = "", .evidence = "", .status = TEST_PASSED } };
     struct report r = { .reader = "x", .note = "n", .tests = tests, .test_count = 2, .complete = true, .count_failed = 7 };
@@ -473,16 +477,19 @@ static int set_up(void **s)
     if (mkdir(repos, 0755) != 0 || mkdir(repo, 0755) != 0 ||
         write_file(repo, "calc.py", "def half(n):\n    return n - n / 2 + 1\n") != 0)
         return -1;
-    snprintf(cmd, sizeof cmd, "cd %s && git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm base && git rev-parse HEAD", repo);
+    snprintf(cmd, sizeof cmd, "cd %s && git init -q . && git add -A && "
+             "git -c user.name=a -c user.email=a@b commit -qm base && git rev-parse HEAD", repo);
     FILE *git = popen(cmd, "re");
     if (git == NULL || fscanf(git, "%63s", commit) != 1 || pclose(git) != 0)
         return -1;
     struct store *store = NULL;
     struct str_list notes = { 0 };
-    task = (struct task){ .id = "calc-1", .repo = "calc", .base_commit = arena_strdup(&task_arena, commit), .problem_statement = "",
-                          .patch = "", .test_patch = test_patch, .test_cmd = "pytest -q", .reader = "pytest", .environment = "host",
-                          .split = "test", .timeout_s = 10, .memory_mb = 128, .extra_json = "{}" };
-    if (store_open(&store, store_dir, true, &err) < 0 || store_import(store, &task_arena, &task, repos, &notes, &err) < 0) {
+    task = (struct task){ .id = "calc-1", .repo = "calc", .base_commit = arena_strdup(&task_arena, commit),
+                          .problem_statement = "", .patch = "", .test_patch = test_patch, .test_cmd = "pytest -q",
+                          .reader = "pytest", .environment = "host", .split = "test", .timeout_s = 10,
+                          .memory_mb = 128, .extra_json = "{}" };
+    if (store_open(&store, store_dir, true, &err) < 0 ||
+        store_import(store, &task_arena, &task, repos, &notes, &err) < 0) {
         fprintf(stderr, "%s\n", err.msg);
         return -1;
     }
