@@ -173,6 +173,8 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
     int status = s->end.status;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     bool oom = used->oom_kills > s->before.oom_kills;
+    /* The shell that started the command says 128 + 9 for it when the command was its last word. */
+    bool killed_below = WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL;
     r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
     r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     r->output_bytes = s->kit.ring->total;
@@ -185,7 +187,7 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
         r->end = SANDBOX_END_TIME_LIMIT;
     else if (r->limits_hit & SANDBOX_HIT_OUTPUT)
         r->end = SANDBOX_END_OUTPUT_LIMIT;
-    else if (killed && oom)
+    else if ((killed || killed_below) && oom)
         r->end = SANDBOX_END_MEMORY_LIMIT;
     if (r->end == SANDBOX_END_TIME_LIMIT)
         r->limits_hit |= s->reason == SLOT_REASON_CPU ? SANDBOX_HIT_CPU : SANDBOX_HIT_TIME;
