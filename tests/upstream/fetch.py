@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EX_DATA, EX_UNAVAILABLE = 65, 69
@@ -165,12 +166,14 @@ def apt_fetch(source, binary, version, digest, archives):
             continue
         uri, full = found
         if full.rsplit("-", 1)[0] != version:
-            raise Failure(EX_DATA, f"{binary}: Debian has version {full}, projects.json wants {version}; this needs Debian 12's sources")
+            raise Failure(EX_DATA, f"{binary}: apt has version {full}, projects.json wants {version}; "
+                          "this needs Debian 12's sources")
         data = []
         for name, want in ((f"{source}_{version}.orig.tar.gz", digest), (f"{source}_{full}.debian.tar.xz", None)):
             path = os.path.join(archives, name)
             if kept(path, want) is None:
-                p = run(["/usr/lib/apt/apt-helper", *options, "download-file", f"{uri}/{name.replace('+', '%2b')}", path + ".part"])
+                address = f"{uri}/{name.replace('+', '%2b')}"
+                p = run(["/usr/lib/apt/apt-helper", *options, "download-file", address, path + ".part"])
                 if p.returncode != 0:
                     why = f"{name}: {last_line(p)}"
                     break
@@ -241,7 +244,8 @@ def revisions(name, spec, archives):
     for label, (file, digest) in spec["patches"].items():
         patch = patches.get(file)
         if patch is None or sha256(patch[1]) != digest:
-            raise Failure(EX_DATA, f"{name}: Debian's {file} is {'missing' if patch is None else 'another one than projects.json pins'}")
+            fault = "missing" if patch is None else "another one than projects.json pins"
+            raise Failure(EX_DATA, f"{name}: Debian's {file} is {fault}")
         tree = debian_tree(tree, patch[1], f"{name}: {file}")
         out.append((label, tree))
     return out
@@ -257,7 +261,8 @@ def commit(repo, entries):
     stream = io.BytesIO()
     for mark, (branch, parent, message, tree) in enumerate(entries, 1):
         text = message.encode()
-        stream.write(f"commit refs/heads/{branch}\nmark :{mark}\ncommitter {WHO} {DATE}\ndata {len(text)}\n".encode() + text + b"\n")
+        stream.write(f"commit refs/heads/{branch}\nmark :{mark}\ncommitter {WHO} {DATE}\n".encode())
+        stream.write(f"data {len(text)}\n".encode() + text + b"\n")
         stream.write((f"from :{parent}\n" if parent else "").encode() + b"deleteall\n")
         for path in sorted(tree):
             mode, data = tree[path]
@@ -297,8 +302,8 @@ def make_tasks(name, spec, revs, out):
         for path, file in spec.get("overlay", {}).items():
             with open(os.path.join(HERE, file), encoding="utf-8") as f:
                 lines = f.read().splitlines()
-            tests += (f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{len(lines)} @@\n"
-                      + "".join(f"+{line}\n" for line in lines))
+            tests += (f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n"
+                      f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines))
         records.append({
             "instance_id": f"{name}-{task.get('id', head)}", "repo": name, "base_commit": ids[base],
             "problem_statement": task["problem"], "patch": diff(repo, ids[base], ids[head], task["source"]), "test_patch": tests,
@@ -325,7 +330,8 @@ def make_bugs(name, spec, revs, options, out):
         i = at[nth - 1]
         indent = lines[i][:len(lines[i]) - len(lines[i].lstrip())]
         broken = lines[:i] + [indent + bad.strip()] + lines[i + 1:]
-        entries.append((f"bug-{n:02d}", 1, f"{name} {spec['release']}, bug {n:02d}", {**tree, bug["file"]: (mode, "\n".join(broken).encode())}))
+        changed = {**tree, bug["file"]: (mode, "\n".join(broken).encode())}
+        entries.append((f"bug-{n:02d}", 1, f"{name} {spec['release']}, bug {n:02d}", changed))
         edits.append((bug, i, indent, broken))
     repo = os.path.join(out, "repos", f"{name}-bugs")
     ids = commit(repo, entries)
@@ -343,7 +349,8 @@ def make_bugs(name, spec, revs, options, out):
             "instance_id": f"bug-{name}-{n:02d}", "repo": f"{name}-bugs", "base_commit": ids[n],
             "problem_statement": f"A test of {module} fails: one token of {bug['function']} is wrong.",
             "patch": prefix + bug["good"] + suffix, "test_patch": "", "FAIL_TO_PASS": [], "PASS_TO_PASS": [],
-            "test_cmd": "python3 -m pytest " + bug["tests"], "reader": "pytest", "environment": "host", "timeout_s": 20, "memory_mb": 512,
+            "test_cmd": "python3 -m pytest " + bug["tests"], "reader": "pytest", "environment": "host",
+            "timeout_s": 20, "memory_mb": 512,
             "choice": {"prompt": f"{module} {bug['function']}: {bug['line'].strip().replace('{}', '?', 1)}",
                        "options": options, "prefix": prefix, "suffix": suffix},
         })
@@ -455,8 +462,11 @@ def main():
         spec = json.load(f)
     observed_path = os.path.join(HERE, "observed.json")
     tasks, bugs = [], []
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda item: revisions(item[0], item[1], archives), spec["projects"].items())
+        found = dict(zip(spec["projects"], found))
     for name, project in spec["projects"].items():
-        revs = revisions(name, project, archives)
+        revs = found[name]
         tasks += make_tasks(name, project, revs, out)
         if "injected" in project:
             bugs += make_bugs(name, project["injected"], revs, spec["options"], out)
