@@ -403,3 +403,36 @@ def test_h17_threads_and_loopback(case):
         ''')})
     v = case.eval(new_file("N", "x\n"), test_cmd="gcc -O1 -pthread -o /tmp/t t.c && /tmp/t && python3 net.py")
     assert v["reward"] == 1 and v["output"] == "v4 True\nv6 True\nname True\nself True\nout closed\n", v
+
+
+# H19: modelscope/evalscope #1608
+def test_h19_our_failure_is_not_the_models(house, tmp_path):
+    """One group of four: a pass, a fail, a sandbox that cannot be made, a fail. The third has no reward anywhere."""
+    import grpc
+    from assay.v1 import rollout_pb2, rollout_pb2_grpc, trajectory_pb2, trajectory_pb2_grpc, verdict_pb2
+    case = Case(house, tmp_path)
+    case.repo({"a.txt": "1\n"})
+    records = []
+    for name, environment in (("h19-host", "host"), ("h19-no-image", "sha256:" + "0" * 64)):
+        records.append(dict(CMD_ONLY, instance_id=name, repo="r", base_commit=case.commit, problem_statement="",
+                            test_cmd="grep -q 2 a.txt", environment=environment))
+    file = tmp_path / "h19.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in records))
+    house.assay("tasks", "import", file, "--repos", tmp_path)
+    patch = lambda v: diff("a.txt", "@@ -1 +1 @@", "-1", f"+{v}", "").encode()
+    asked = [("h19-host", patch(2)), ("h19-host", patch(3)), ("h19-no-image", patch(2)), ("h19-host", patch(4))]
+    with grpc.insecure_channel(house.address) as channel:
+        requests = [rollout_pb2.EvaluateRequest(request_id=f"h19-{i}", task_id=t, patch=p,
+                                                group=trajectory_pb2.Group(id=b"g" * 16, want=4, index=i))
+                    for i, (t, p) in enumerate(asked)]
+        answers = {a.request_id: a.verdict for a in rollout_pb2_grpc.RolloutStub(channel).EvaluateMany(iter(requests), timeout=120)}
+        log = {t.request_id: t for t in trajectory_pb2_grpc.TrajectoriesStub(channel).Subscribe(
+            trajectory_pb2.SubscribeRequest(task_prefix="h19-"))}
+    reward = lambda v: v.reward.value if v.HasField("reward") else None
+    assert [reward(answers[f"h19-{i}"]) for i in range(4)] == [1.0, 0.0, None, 0.0]
+    assert [reward(log[f"h19-{i}"].verdict) for i in range(4)] == [1.0, 0.0, None, 0.0]
+    lost = log["h19-2"].verdict
+    assert lost.outcome == verdict_pb2.OUTCOME_INFRA_ERROR and lost.fault and "0000" in lost.reason, lost
+    p = house.assay("eval", "--task", "h19-no-image", "--patch", "-", "-o", "json", stdin=patch(5), check=False)
+    printed = json.loads(p.stdout)
+    assert p.returncode == 70 and printed["reward"] is None and printed["outcome"] == "infra_error", printed
