@@ -3,7 +3,8 @@
  *
  * Theory: a reader turns one run's report files and output into results per test id. It never decides what
  * they are worth (verdict.h does) and it never fails on bad bytes: an unreadable report is a report that
- * shows nothing passed, `complete` false and a note that says why. A negative return is memory only.
+ * shows nothing passed, `complete` false and a note that says why. A report that is not complete shows no pass at all:
+ * report_read() turns what it called passed to MISSING. A negative return is memory only.
  *
  * Evidence is ranked. A structured report from SANDBOX_REPORT_DIR, which lies outside the patched tree, may
  * say PASSED. Where a framework writes one, its printed lines may only take away from it: they can turn a
@@ -102,7 +103,7 @@ MUST_CHECK int junit_parse(struct junit_doc *out, struct arena *a, const void *b
 struct pytest_line { enum test_status status; const char *id, *message; };
 struct pytest_text {
     struct pytest_line *lines; uint32_t count, cap;
-    bool has_summary, has_totals;               /* the -rA section was seen; the closing totals line was seen */
+    bool has_summary, has_totals, has_end;      /* seen: the -rA section; the closing totals; that the report is written */
     uint32_t passed, failed, errors, skipped, xfailed, xpassed;     /* of the last totals line */
 };
 /* `known` ids settle where an id ends and its message begins when both hold brackets; may be empty. */

@@ -189,6 +189,8 @@ int pytest_text_read(struct pytest_text *out, struct arena *a, const uint8_t *ou
                 inside = out->has_summary = true;
             continue;
         }
+        if (len > 0 && line[0] == '-' && memmem(line, len, " generated xml file: ", 21) != NULL)
+            out->has_end = true;
         if (!inside)
             continue;
         for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {

@@ -15,11 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         struct run_facts run = { .run_end = "exit 0", .exited = true };
         struct report_input in = { .task = &t, .run = &run, .output = data, .output_len = n };
         struct report r;
-        bool prove = k == 1 || memmem(data, n, "\nResult: ", 9) != NULL;
         if (report_read(&r, &a, &in, &err) == 0)
             for (uint32_t i = 0; i < r.test_count; i++)
-                if (!prove && !r.complete && r.tests[i].status == TEST_PASSED && strstr(r.tests[i].id, "::") == NULL &&
-                    strstr(r.note, "subtest") == NULL)
+                if (!r.complete && r.tests[i].status == TEST_PASSED)
                     abort();
         arena_done(&a);
     }

@@ -252,6 +252,7 @@ static void pytest__a_forged_report_without_an_orderly_end_is_incomplete(void **
     recorded(&w, "forged_report", "pytest -q");
     assert_false(w.report.complete);
     assert_non_null(strstr(w.report.note, "summary is missing"));
+    assert_int_equal(passes(&w.report), 0);
     done(&w);
 }
 
@@ -270,6 +271,33 @@ static void pytest__a_printed_failure_takes_a_pass_away(void **s)
     assert_status(&w, "t.py::a", "FAILED");
     assert_false(w.report.complete);
     done(&w);
+}
+
+static void pytest__a_quiet_end_is_an_end(void **s)
+{
+    (void)s;
+    static const char xml[] = "<testsuite name='pytest' tests='1' failures='0' errors='0' skipped='0'>"
+                              "<testcase classname='t' name='a' file='t.py'/></testsuite>";
+    static const struct { const char *cmd, *log; bool complete; } table[] = {
+        { "pytest -q", ". [100%]\n1 passed in 0.04s\n", true },
+        { "pytest -qq", "== short test summary info ==\nPASSED t.py::a\n", true },
+        { "pytest -q -q -rf", ". [100%]\n----- generated xml file: /assay/report/junit.xml -----\n", true },
+        { "pytest -q", ". [100%]\n", false },
+        { "pytest -q > log.txt", "", true },
+        { "make test", "", true },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct world w = { 0 };
+        struct err err;
+        assert_int_equal(buf_add(&w.output, table[i].log, strlen(table[i].log), &err), 0);
+        assert_int_equal(buf_add(&w.junit, xml, sizeof xml - 1, &err), 0);
+        use(&w, "auto", table[i].cmd, 0);
+        read_it(&w);
+        assert_string_equal(w.report.reader, "pytest/1");
+        assert_int_equal(w.report.complete, table[i].complete);
+        assert_int_equal(passes(&w.report), table[i].complete);
+        done(&w);
+    }
 }
 
 static void pytest__no_report_never_falls_back_to_the_exit_status(void **s)
@@ -582,6 +610,7 @@ int main(void)
         cmocka_unit_test(pytest__printed_results_never_pass),
         cmocka_unit_test(pytest__a_forged_report_without_an_orderly_end_is_incomplete),
         cmocka_unit_test(pytest__a_printed_failure_takes_a_pass_away),
+        cmocka_unit_test(pytest__a_quiet_end_is_an_end),
         cmocka_unit_test(pytest__no_report_never_falls_back_to_the_exit_status),
         cmocka_unit_test(junit__forbidden_characters_do_not_hide_results),
         cmocka_unit_test(junit__a_broken_file_proves_no_pass),
