@@ -17,25 +17,30 @@ uint64_t admission_retry_hint_ns(const struct admission *a, uint32_t queue_len)
     return hint < 50 * NS_PER_MS ? 50 * NS_PER_MS : hint > 60 * NS_PER_S ? 60 * NS_PER_S : hint;
 }
 
-int admission_enter(struct admission *a, uint32_t klass, uint32_t queue_len, size_t request_bytes, size_t *out_reserved,
-                    struct err *err)
+int admission_enter(struct admission *a, uint32_t klass, uint32_t queue_len, size_t request_bytes, struct err *err)
 {
     double hint_s = (double)admission_retry_hint_ns(a, queue_len) / (double)NS_PER_S;
-    if (request_bytes > a->arena_bytes_max || a->arena_bytes_max - request_bytes < a->episode_bytes)
-        return err_set(err, ERR_LIMIT, "request of %zu bytes: the memory budget for all episodes is %zu", request_bytes,
-                       a->arena_bytes_max);
+    size_t half = a->arena_bytes_max / 2;
+    if (request_bytes > half || a->episode_bytes > half)
+        return err_set(err, ERR_LIMIT, "request of %zu bytes: the memory budget for all requests is %zu", request_bytes, half);
     if (queue_len >= class_queue_max(a, klass))
         return err_set(err, ERR_BUSY, "queue full: %u episodes wait; try again in %.1f s", queue_len, hint_s);
-    size_t need = request_bytes + a->episode_bytes;
-    if (need > a->arena_bytes_max - a->arena_bytes)
-        return err_set(err, ERR_BUSY, "memory for episodes is in use: %zu of %zu bytes; try again in %.1f s", a->arena_bytes,
-                       a->arena_bytes_max, hint_s);
-    a->arena_bytes += need;
-    *out_reserved = need;
+    if (request_bytes > half - a->request_bytes)
+        return err_set(err, ERR_BUSY, "memory for requests is in use: %zu of %zu bytes; try again in %.1f s", a->request_bytes,
+                       half, hint_s);
+    a->request_bytes += request_bytes;
     return 0;
 }
 
-void admission_leave(struct admission *a, size_t reserved) { a->arena_bytes -= reserved; }
+bool admission_has_room(const struct admission *a) { return a->arena_bytes_max / 2 - a->work_bytes >= a->episode_bytes; }
+void admission_start(struct admission *a) { a->work_bytes += a->episode_bytes; }
+
+void admission_leave(struct admission *a, size_t request_bytes, bool started)
+{
+    a->request_bytes -= request_bytes;
+    if (started)
+        a->work_bytes -= a->episode_bytes;
+}
 
 void admission_served(struct admission *a, uint64_t service_ns)
 {

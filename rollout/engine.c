@@ -93,7 +93,7 @@ static void destroy(struct engine *g, struct episode *e)
 {
     g->world.release(g->world.world, e);
     arena_done(&e->arena);
-    admission_leave(&g->admission, e->reserved);
+    admission_leave(&g->admission, e->request_bytes, e->started);
     g->places[e->place] = NULL;
     g->place_free[g->place_free_count++] = e->place;
     g->counts.episodes--;
@@ -336,15 +336,14 @@ static void effect(struct engine *g, struct episode *e, enum episode_effect what
         lookup(g, e);
         break;
     case EPISODE_DO_WAIT_SLOT:
-        queue_push(&g->slot_queue, &e->item, e->klass);
+        (e->preempted > 0 ? queue_push_front : queue_push)(&g->slot_queue, &e->item, e->klass);
         break;
     case EPISODE_DO_CLOSE:
         close_sandbox(g, e);
         break;
     case EPISODE_DO_ENQUEUE:
-        g->counts.preemptions++;
-        set_active(g, e, false);
-        queue_push_front(&g->start_queue, &e->item, e->klass);
+        g->counts.preemptions++;            /* it keeps its place and its memory: all is prepared, only the slot is gone */
+        engine_push(g, e, RING_START);
         break;
     case EPISODE_DO_SHARE:
         if (e->state == EPISODE_REPLIED)    /* before the others are told, so that new ones find it */
@@ -442,8 +441,16 @@ static void grant_slot(struct engine *g, struct episode *e)
     step(g, e, &(struct episode_event){ .kind = EPISODE_EV_SLOT });
 }
 
+void engine_begin(struct engine *g, struct episode *e)
+{
+    admission_start(&g->admission);
+    e->started = true;
+    e->arena.budget += g->config.episode_bytes;
+}
+
 static void start(struct engine *g, struct episode *e)
 {
+    engine_begin(g, e);
     set_active(g, e, true);
     step(g, e, &(struct episode_event){ .kind = EPISODE_EV_START });
 }
@@ -470,10 +477,10 @@ static void dispatch(struct engine *g)
 {
     while (g->held + g->scrubbing < g->config.slots && g->slot_queue.total > 0)
         grant_slot(g, of_item(queue_take(&g->slot_queue)));
-    while (g->active < g->config.active_max && g->start_queue.total > 0)
+    while (g->active < g->config.active_max && g->start_queue.total > 0 && admission_has_room(&g->admission))
         start(g, of_item(queue_take(&g->start_queue)));
     /* Batch work that waits for slots must not keep urgent work from being prepared, else preemption comes too late. */
-    while (g->start_queue.len[2] > 0 && g->active_urgent < g->config.slots)
+    while (g->start_queue.len[2] > 0 && g->active_urgent < g->config.slots && admission_has_room(&g->admission))
         start(g, of_item(queue_take_class(&g->start_queue, 2)));
     if (g->config.preempt_max > 0)
         preempt(g);
@@ -509,8 +516,8 @@ void engine_turn(struct engine *g, uint64_t now_ns)
 uint64_t engine_deadline_ns(const struct engine *g) { return g->deadline_ns; }
 bool engine_has_events(const struct engine *g)
 {
-    return g->ring_len > 0 || (g->start_queue.total > 0 && g->active < g->config.active_max) ||
-           (g->start_queue.len[2] > 0 && g->active_urgent < g->config.slots) ||
+    bool place = g->active < g->config.active_max || (g->start_queue.len[2] > 0 && g->active_urgent < g->config.slots);
+    return g->ring_len > 0 || (g->start_queue.total > 0 && place && admission_has_room(&g->admission)) ||
            (g->slot_queue.total > 0 && g->held + g->scrubbing < g->config.slots);
 }
 
@@ -529,7 +536,7 @@ void engine_status(const struct engine *g, struct engine_status *out)
         out->passed[0][k] = g->start_queue.len[k] > 0 ? g->start_queue.passed[k] : 0;
         out->passed[1][k] = g->slot_queue.len[k] > 0 ? g->slot_queue.passed[k] : 0;
     }
-    out->arena_bytes = g->admission.arena_bytes;
+    out->arena_bytes = g->admission.request_bytes + g->admission.work_bytes;
     out->arena_bytes_max = g->config.arena_bytes_max;
     out->cache_entries = cache_count(g->verdicts);
     out->request_ids = cache_count(g->requests);

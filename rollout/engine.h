@@ -37,8 +37,8 @@ struct engine_config {          /* 0 anywhere: the default */
     uint32_t active_max;        /* episodes between queue and verdict; slots x 2 + 4 */
     uint32_t queue_max;         /* waiting episodes; 4096. The last 1/16 is kept for urgent, 1/8 for urgent and normal */
     uint32_t waiters_max;       /* callers waiting at once, repeats included; queue_max x 2 + 64 */
-    size_t   arena_bytes_max;   /* all episodes together; 1 GiB. An episode takes its request + episode_bytes */
-    size_t   episode_bytes;     /* room for task, results and output of one; 4 MiB */
+    size_t   arena_bytes_max;   /* all episodes together; 1 GiB: half for waiting requests, half for what has started */
+    size_t   episode_bytes;     /* room for task, results and output of one that has started; 4 MiB */
     uint32_t attempts_max;      /* 3 */
     uint64_t backoff_ns;        /* before attempt n + 1: n x this; 100 ms */
     uint64_t run_grace_ns;      /* beyond the run's wall limit before the jail counts as lost; 30 s */

@@ -163,21 +163,21 @@ static int new_episode(struct engine *g, struct episode **out, const struct eval
     uint64_t hint_ms = engine_retry_hint_ns(g) / 1000000;
     if (g->place_free_count == 0)
         return err_set(err, ERR_BUSY, "%u episodes are under way; try again in %llu ms", g->counts.episodes, (unsigned long long)hint_ms);
-    size_t reserved;
-    int rc = admission_enter(&g->admission, klass, g->start_queue.total, engine_request_bytes(request), &reserved, err);
+    size_t weight = engine_request_bytes(request);
+    int rc = admission_enter(&g->admission, klass, g->start_queue.total, weight, err);
     if (rc < 0)
         return rc;
     struct episode *e = fault_hit("engine.episode") ? NULL : calloc(1, sizeof *e);
     if (e == NULL) {
-        admission_leave(&g->admission, reserved);
+        admission_leave(&g->admission, weight, false);
         return err_set(err, ERR_LIMIT, "episode: out of memory");
     }
-    *e = (struct episode){ .arena.budget = reserved, .reserved = reserved, .engine = g, .rules = &g->rules, .klass = klass,
+    *e = (struct episode){ .arena.budget = weight, .request_bytes = weight, .engine = g, .rules = &g->rules, .klass = klass,
                            .attempt = 1, .waiter = ENGINE_NONE, .slot = ENGINE_NONE, .accepted_ns = g->now_ns, .entered_ns = g->now_ns };
     rc = engine_copy_request(&e->request, &e->arena, request, err);
     if (rc < 0) {
         arena_done(&e->arena);
-        admission_leave(&g->admission, reserved);
+        admission_leave(&g->admission, weight, false);
         free(e);
         return rc;
     }
@@ -220,12 +220,16 @@ static int submit(struct engine *g, const struct evaluate_request *request, engi
             return 0;
         }
     }
+    if (recall != 0 && !admission_has_room(&g->admission))
+        return err_set(err, ERR_BUSY, "memory for episodes is in use; try again in %llu ms",
+                       (unsigned long long)(engine_retry_hint_ns(g) / 1000000));
     struct episode *e = NULL;
     int rc = new_episode(g, &e, request, err);
     if (rc < 0)
         return rc;
     *out_ticket = add_waiter(g, e, cb, arg);
     if (recall != 0) {                      /* needs neither queue nor slot */
+        engine_begin(g, e);
         e->recall_only = true;
         e->recall_cursor = recall;
         engine_push(g, e, RING_START);

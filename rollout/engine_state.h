@@ -42,4 +42,6 @@ struct engine {
 
 /* Put one event into the ring. Never full: its size is what all places can have at once. */
 void engine_push(struct engine *g, struct episode *e, enum ring_kind kind);
+/* Room for more than its request, from now on to its end. */
+void engine_begin(struct engine *g, struct episode *e);
 void engine_request_key(struct digest *out, const char *request_id);

@@ -125,7 +125,8 @@ struct episode {
     uint32_t place, waiter, klass, slot;
     uint32_t closing;                   /* sandboxes given back and not yet confirmed: of earlier attempts too */
     bool     slot_held, active, left;
-    size_t   reserved;
+    size_t   request_bytes;             /* reserved at admission; episode_bytes more once started */
+    bool     started;
     uint64_t slot_since_ns;
     uint8_t *output_room;
     struct queue_item item;             /* in one of the two queues */

@@ -86,30 +86,33 @@ static void admission_enter__keeps_room_for_the_more_urgent(void **state)
     (void)state;
     struct admission a = { .queue_max = 16, .slots = 2, .arena_bytes_max = 1000000, .episode_bytes = 1000 };
     struct err err = { 0 };
-    size_t reserved = 0;
-    assert_int_equal(admission_enter(&a, 0, 13, 10, &reserved, &err), 0);
-    assert_int_equal(reserved, 1010);
-    assert_int_equal(admission_enter(&a, 0, 14, 10, &reserved, &err), ERR_BUSY);
+    assert_int_equal(admission_enter(&a, 0, 13, 10, &err), 0);
+    assert_int_equal(admission_enter(&a, 0, 14, 10, &err), ERR_BUSY);
     assert_non_null(strstr(err.msg, "try again in"));
-    assert_int_equal(admission_enter(&a, 1, 14, 10, &reserved, &err), 0);
-    assert_int_equal(admission_enter(&a, 1, 15, 10, &reserved, &err), ERR_BUSY);
-    assert_int_equal(admission_enter(&a, 2, 15, 10, &reserved, &err), 0);
-    assert_int_equal(admission_enter(&a, 2, 16, 10, &reserved, &err), ERR_BUSY);
-    assert_int_equal(a.arena_bytes, 3 * 1010);
+    assert_int_equal(admission_enter(&a, 1, 14, 10, &err), 0);
+    assert_int_equal(admission_enter(&a, 1, 15, 10, &err), ERR_BUSY);
+    assert_int_equal(admission_enter(&a, 2, 15, 10, &err), 0);
+    assert_int_equal(admission_enter(&a, 2, 16, 10, &err), ERR_BUSY);
+    assert_int_equal(a.request_bytes, 3 * 10);
 }
 
 static void admission_enter__never_promises_more_memory_than_there_is(void **state)
 {
     (void)state;
-    struct admission a = { .queue_max = 100, .slots = 2, .arena_bytes_max = 10000, .episode_bytes = 1000 };
+    struct admission a = { .queue_max = 100, .slots = 2, .arena_bytes_max = 20000, .episode_bytes = 4000 };
     struct err err = { 0 };
-    size_t reserved;
-    assert_int_equal(admission_enter(&a, 1, 0, 9001, &reserved, &err), ERR_LIMIT);
-    assert_int_equal(admission_enter(&a, 1, 0, SIZE_MAX, &reserved, &err), ERR_LIMIT);
-    assert_int_equal(admission_enter(&a, 1, 0, 9000, &reserved, &err), 0);
-    assert_int_equal(admission_enter(&a, 1, 0, 0, &reserved, &err), ERR_BUSY);
-    admission_leave(&a, 10000);
-    assert_int_equal(admission_enter(&a, 1, 0, 0, &reserved, &err), 0);
+    assert_int_equal(admission_enter(&a, 1, 0, 10001, &err), ERR_LIMIT);
+    assert_int_equal(admission_enter(&a, 1, 0, SIZE_MAX, &err), ERR_LIMIT);
+    assert_int_equal(admission_enter(&a, 1, 0, 10000, &err), 0);
+    assert_int_equal(admission_enter(&a, 1, 0, 1, &err), ERR_BUSY);
+    assert_true(admission_has_room(&a));    /* who waits cannot take the room of who is to start */
+    admission_start(&a);
+    assert_true(admission_has_room(&a));
+    admission_start(&a);
+    assert_false(admission_has_room(&a));
+    admission_leave(&a, 10000, true);
+    assert_true(admission_has_room(&a));
+    assert_int_equal(admission_enter(&a, 1, 0, 1, &err), 0);
 }
 
 static void admission_retry_hint_ns__is_between_50_ms_and_a_minute(void **state)

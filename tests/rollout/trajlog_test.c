@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <cmocka.h>
@@ -401,6 +402,46 @@ static void trajlog_add__has_limits(void **state)
     trajlog_close(log);
 }
 
+static void *sync_on_a_pool_thread(void *batch)
+{
+    trajlog_commit_sync(batch);
+    return NULL;
+}
+
+/* The loop adds and reads while another thread writes and syncs: for the thread sanitizer (SAN=thread). */
+static void trajlog_commit_sync__shares_nothing_with_the_loop(void **state)
+{
+    (void)state;
+    struct trajlog_config config = { .segment_bytes = 3000 };
+    struct trajlog *log = open_log(&config);
+    struct err err = { 0 };
+    struct fate fates[400] = { { 0 } };
+    int added = 0;
+    assert_int_equal(trajlog_add(log, TRAJFRAME_EPISODE, "0", 1, &fates[added++], &err), 0);
+    while (added < 400) {
+        pthread_t thread;
+        struct trajlog_batch *b = trajlog_commit_begin(log);
+        assert_non_null(b);
+        assert_int_equal(pthread_create(&thread, NULL, sync_on_a_pool_thread, b), 0);
+        for (int i = 0; i < 20 && added < 400; i++) {
+            char text[16];
+            snprintf(text, sizeof text, "%d", added);
+            assert_int_equal(trajlog_add(log, TRAJFRAME_EPISODE, text, strlen(text), &fates[added++], &err), 0);
+            uint64_t next = trajlog_next_cursor(log);
+            if (next > 1) {
+                snprintf(text, sizeof text, "%d", (int)(next - 2));
+                expect(log, next - 1, text);
+            }
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        trajlog_commit_end(b, note, NULL);
+    }
+    trajlog_commit(log, note, NULL);
+    for (int i = 0; i < 400; i++)
+        assert_int_equal(fates[i].cursor, i + 1);
+    trajlog_close(log);
+}
+
 static void trajlog__survives_a_fault_at_every_point(void **state)
 {
     (void)state;
@@ -446,6 +487,7 @@ int main(void)
         TEST(trajlog_open__refuses_damage_that_no_crash_explains),
         TEST(trajlog_open__keeps_a_second_server_out),
         TEST(trajlog_add__has_limits),
+        TEST(trajlog_commit_sync__shares_nothing_with_the_loop),
         TEST(trajlog__survives_a_fault_at_every_point),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

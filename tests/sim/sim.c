@@ -366,7 +366,7 @@ static void check(struct sim *s)
         held += e->acquiring || e->open;
         closing += e->closing;
         used += e->e->arena.used;
-        sim_require(e->e->arena.used <= e->e->reserved, "I6", "an episode uses more memory than it reserved");
+        sim_require(e->e->arena.used <= e->e->arena.budget, "I6", "an episode uses more memory than it reserved");
     }
     sim_require(st.slots_held + st.slots_scrubbing <= st.slots, "I5", "%u slots held, %u scrubbing of %u", st.slots_held, st.slots_scrubbing, st.slots);
     /* An answer that lies in the ring is known to the world and not yet to the engine. */
