@@ -89,11 +89,11 @@ int cmd_rl(int argc, char **argv, struct err *err)
         { "--group", OPTION_COUNT, &group, 1, 512, "G        samples of one task in one step; default 8" },
         { "--batch", OPTION_COUNT, &per_step, 0, 4096, "N        tasks in one step; default all, at most 64" },
         { "--seed", OPTION_COUNT, &seed, 0, 9e15, "S        of weights and samples; default 1" },
-        { "--lr", OPTION_NUMBER, &c.lr, 0, 1, "X        learning rate of AdamW" },
-        { "--epochs", OPTION_COUNT, &epochs, 1, 64, "N        passes over one batch" },
+        { "--lr", OPTION_NUMBER, &c.lr, 0, 1, "X        learning rate of AdamW; default 0.001" },
+        { "--epochs", OPTION_COUNT, &epochs, 1, 64, "N        passes over one batch; default 6" },
         { "--temperature", OPTION_NUMBER, &c.temperature, 0.01, 100, "X        of sampling; default 1" },
         { "--kl", OPTION_NUMBER, &c.kl, 0, 1e3, "X        weight of the KL term against the sampling policy; default 0" },
-        { "--entropy", OPTION_NUMBER, &c.entropy, 0, 1e3, "X        weight of the entropy bonus; default 0" },
+        { "--entropy", OPTION_NUMBER, &c.entropy, 0, 1e3, "X        weight of the entropy bonus; default 0.01" },
         { "--ranks", OPTION_COUNT, &ranks_n, 1, 64, "N        processes that train together; default 1" },
         { "--peer-limit", OPTION_COUNT, &limit_s, 1, 3600, "S        seconds without a sign of a rank that end the run; default 10" },
         { "--patience", OPTION_COUNT, &patience_s, 1, 86400, "S        seconds without a sign of the server that end the run; default 600" },
@@ -143,6 +143,8 @@ int cmd_rl(int argc, char **argv, struct err *err)
         if (rc == 0 && ranks->rank != 0)
             free(none.reports);
     }
+    if (rc < 0 && rc != ERR_LOST && ranks->rank != 0)       /* that message names the rank itself */
+        (void)err_in(err, "rank %d", ranks->rank);
     struct err late = { 0 };
     int end = collective_close(ranks, &late);
     backend_close();

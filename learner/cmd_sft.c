@@ -206,6 +206,8 @@ int cmd_sft(int argc, char **argv, struct err *err)
         if (rc == 0) {
             if ((rc = backend_open(ranks->rank % backend_device_count(), 1, err)) == 0 && (rc = collective_device_open(&ranks, control, err)) == 0)
                 rc = run(&s, ranks, err);
+            if (rc < 0 && rc != ERR_LOST && ranks->rank != 0)       /* that message names the rank itself */
+                (void)err_in(err, "rank %d", ranks->rank);
             struct err late = { 0 };
             if (collective_close(ranks, &late) < 0 && rc == 0) {
                 *err = late;

@@ -15,15 +15,17 @@
 #define TOKENS_MAX 4096                 /* of a micro-batch: 8 full contexts, some 40 MiB of activations */
 
 /*
- * A net of 0.15 M weights steps in tens of milliseconds on one core and tells some hundred prompts
- * apart. Rate, passes and clip were chosen on the bandit of rl_test.c: with 16 options and groups of 8
- * all seeds tried learn within 32 steps, at half and at twice the rate too. The upper clip is wider than
- * the lower one (clip-higher), so that a rare good option can grow by more than a common one shrinks.
+ * A net of 0.13 M weights steps in tens of milliseconds on one core and tells some hundred prompts
+ * apart. Rate, passes and entropy weight were chosen on the bandit of rl_test.c (16 options, groups of
+ * 8, 32 steps): of all settings tried the worst of 8 seeds is best here, a mean reward of 0.82 in the
+ * last quarter against 0.06 by chance. Without the entropy bonus one seed in six gives an option up
+ * before it was ever drawn. The upper clip is wider than the lower one (clip-higher), so that a rare
+ * good option can grow by more than a common one shrinks.
  */
 struct rl_config rl_config_default(void)
 {
     return (struct rl_config){ .steps = 32, .group = 8, .seed = 1, .learning = true, .lr = 1e-3, .temperature = 1, .clip_low = 0.2,
-        .clip_high = 0.28, .epochs = 4, .context = 512, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 2, .hidden = 176 };
+        .clip_high = 0.28, .entropy = 0.01, .epochs = 6, .context = 512, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 2, .hidden = 176 };
 }
 
 struct run {

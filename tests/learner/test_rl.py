@@ -49,15 +49,24 @@ class Server(rollout_pb2_grpc.RolloutServicer, trajectory_pb2_grpc.TrajectoriesS
     def List(self, request, context):
         if isinstance(request, trajectory_pb2.ListTrajectoriesRequest):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+        tasks = [catalog_pb2.Task(id=t.id) for t in self.tasks() if t.id.startswith(request.prefix) and t.id > request.after]
+        page = tasks[:2]                        # small pages, so that paging is used
+        return catalog_pb2.ListTasksResponse(tasks=page, next=page[-1].id if len(tasks) > 2 else "")
+
+    def Get(self, request, context):
+        if isinstance(request, trajectory_pb2.GetTrajectoryRequest):
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+        return next(t for t in self.tasks() if t.id == request.id)
+
+    @staticmethod
+    def tasks():
         tasks = []
         for name in NAMES:
             choice = dict(prompt=f"lib/{name}.py: the function {name} is wrong, pick the line that mends it.\n", options=OPTIONS,
                           prefix=f"--- a/{name}.py\n+++ b/{name}.py\n@@ -1 +1 @@\n-x\n+", suffix="\n")
             tasks.append(catalog_pb2.Task(id=f"demo-{name}", extra_json=json.dumps({"choice": choice, "other": 1})))
         tasks.append(catalog_pb2.Task(id="demo-plain", extra_json='{"other": 1}'))
-        tasks = sorted((t for t in tasks if t.id.startswith(request.prefix) and t.id > request.after), key=lambda t: t.id)
-        page = tasks[:2]                        # small pages, so that paging is used
-        return catalog_pb2.ListTasksResponse(tasks=page, next=page[-1].id if len(tasks) > 2 else "")
+        return sorted(tasks, key=lambda t: t.id)
 
     # rollout
     def Status(self, request, context):
