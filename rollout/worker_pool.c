@@ -32,7 +32,7 @@
 #define QUEUE_MAX        65536u
 #define QUEUE_BYTES_MAX  ((size_t)1 << 30)
 #define WORKERS_MAX      256u
-#define JOBS_PER_PROCESS 256u
+#define JOBS_PER_PROCESS 1024u
 #define CRASHES_MAX      2
 #define JOB_NS_MAX       (60 * NS_PER_S)
 #define HELLO_NS_MAX     (20 * NS_PER_S)

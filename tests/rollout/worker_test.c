@@ -305,9 +305,9 @@ static void pool__a_worker_is_replaced_after_many_jobs(void **s)
     struct worker_pool *p = start(1);
     struct got g = { 0 };
     pid_t first = child();
-    for (int i = 0; i < 600; i++)
+    for (int i = 0; i < 1100; i++)
         submit_report(p, "x", 0, &g);
-    until(p, &g, 600);
+    until(p, &g, 1100);
     assert_int_equal(g.rc, 0);
     assert_int_not_equal(child(), first);
     worker_pool_close(p);
