@@ -128,11 +128,6 @@ static int run(const struct cell_order *o, int command, int out, struct err *err
     if (null < 0 || chdir(SANDBOX_WORK_DIR) < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
         return err_sys(err, ERR_SYS, "command: descriptors");
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
-    for (int sig = 1; sig < 65; sig++)
-        signal(sig, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
     const char *argv[] = { "sh", "-c", text, NULL };
     execve("/bin/sh", (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
@@ -143,6 +138,11 @@ void cell_agent(const struct kit *kit, int sock)
 {
     struct err err = { 0 };
     prctl(PR_SET_NAME, "agent");
+    for (int sig = 1; sig < 65; sig++)
+        signal(sig, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, &err);
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");

@@ -273,12 +273,13 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
+#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
     [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
-    [GRANT_KILL]    = { on_kill, BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_DEAD), 0, 0 },
-    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_DEAD), 0, 0 },
+    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)

@@ -1,9 +1,9 @@
 /*
  * launcher.c - one sandbox from its making to its death.
  *
- *   world built, crew ready -> NOTE_READY        crew = reaper + agent of the coming run
+ *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = reaper + agent of the coming run
  *   ORDER_ACQUIRE: tree, size, edits -> NOTE_ACQUIRED
- *   ORDER_RUN: agent becomes the command -> NOTE_STARTED ... NOTE_ENDED
+ *   ORDER_RUN: agent becomes the command -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
  *
  * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it
@@ -96,6 +96,18 @@ static void crew_end(struct launcher *l, int *out_status)
         *out_status = status;
 }
 
+static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, int fd)
+{
+    struct err err;
+    n->rc = rc;
+    if (rc < 0) {
+        n->sys = why->sys;
+        memcpy(n->msg, why->msg, sizeof n->msg);
+    }
+    if (frame_send(l->kit->sock, n, sizeof *n, &fd, fd >= 0, &err) < 0)
+        _exit(1);
+}
+
 static int crew_start(struct launcher *l, struct err *err)
 {
     int pair[2], first[2];
@@ -132,21 +144,12 @@ static int crew_start(struct launcher *l, struct err *err)
         rc = await_answer(l->sock, err);
     close(first[0]);
     l->world.proc_mounted = true;
+    struct note crew = { .kind = NOTE_CREW };
     if (rc < 0)
         crew_end(l, NULL);
+    else
+        tell(l, &crew, 0, NULL, l->reaper_fd);
     return rc;
-}
-
-static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, int fd)
-{
-    struct err err;
-    n->rc = rc;
-    if (rc < 0) {
-        n->sys = why->sys;
-        memcpy(n->msg, why->msg, sizeof n->msg);
-    }
-    if (frame_send(l->kit->sock, n, sizeof *n, &fd, fd >= 0, &err) < 0)
-        _exit(1);
 }
 
 static int ask_agent(struct launcher *l, const struct cell_order *o, const int *fds, int nfds, struct err *err)
@@ -227,8 +230,6 @@ static int run(struct launcher *l, int command, struct note *n, struct err *err)
     int rc = l->agent > 0 ? 0 : crew_start(l, err);
     if (rc < 0)
         return rc;
-    struct note started = { .kind = NOTE_STARTED };
-    tell(l, &started, 0, NULL, l->reaper_fd);
     n->began_ns = clock_mono_ns();
     rc = ask_agent(l, &c, (int[]){ command, out }, 2, err);
     close(give_fd(&out));
@@ -266,7 +267,7 @@ static int run(struct launcher *l, int command, struct note *n, struct err *err)
     }
     struct stat st;
     struct statfs fs;
-    n->report = fstat(l->world.report, &st) == 0 && st.st_size > 0;
+    n->report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
     n->disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     return rc;
 }

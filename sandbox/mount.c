@@ -290,8 +290,10 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     if (rc < 0)
         return rc;
     w->report = openat2_beneath(root, "assay/report", O_RDONLY | O_DIRECTORY);
-    if (w->report < 0)
+    struct stat st;
+    if (w->report < 0 || fstat(w->report, &st) < 0)
         return err_sys(err, ERR_SYS, "report directory");
+    w->report_empty = st.st_size;
     w->store = give_fd(&store);
     return enter(root, err);
 }

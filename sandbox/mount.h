@@ -26,6 +26,7 @@ MUST_CHECK int mount_keeper(struct kit *kit, struct err *err);
 struct world {                  /* a launcher's view */
     int store;                  /* root of the store */
     int report;                 /* SANDBOX_REPORT_DIR */
+    int64_t report_empty;       /* its st_size while empty: tmpfs counts entries there */
     bool proc_mounted;
     uint64_t disk_bytes, disk_inodes;   /* current size of the store */
 };

@@ -22,7 +22,7 @@ enum note_kind {
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
     NOTE_READY,             /* launcher: world built; rc */
     NOTE_ACQUIRED,          /* launcher: rc */
-    NOTE_STARTED,           /* launcher: fd = pidfd of pid 1 of this run; killing it ends the run */
+    NOTE_CREW,              /* launcher: fd = pidfd of pid 1 of the coming run; killing it ends the run */
     NOTE_ENDED,             /* launcher: every process of the run is dead and reaped */
     NOTE_COLLECTED,         /* launcher: rc */
 };

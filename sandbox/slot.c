@@ -209,7 +209,6 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->enforced_by = s->cgroup.host->version;
     own_fd output = output_fd(s->kit.ring, &err);
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
-    drop_fd(&s->run_fd);
     s->deadline_ns = 0;
     s->state = next;
     if (output < 0 || (s->report_fd >= 0 && report < 0)) {
@@ -230,13 +229,12 @@ static void collect(struct jail *j, struct slot *s)
     s->report_fd = memfd_create("report", MFD_CLOEXEC);
     if (s->report_fd < 0 || cgroup_limit(&s->cgroup, &more, &err) < 0) {
         err_sys(&err, ERR_SYS, "report");
-        drop_fd(&s->run_fd);
         s->state = SLOT_HELD;
         s->deadline_ns = 0;
         answer(j, s, GRANT_DONE, err.code, &err);
         return;
     }
-    s->state = SLOT_DRAIN;
+    s->state = SLOT_COLLECT;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     struct order o = { .kind = ORDER_COLLECT };
     order(s, &o, &s->report_fd, 1);
@@ -247,7 +245,6 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
     struct err err;
     err_set(&err, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
     err.sys = n->sys;
-    drop_fd(&s->run_fd);
     drop_fd(&s->report_fd);
     s->deadline_ns = 0;
     answer(j, s, kind, n->rc, &err);
@@ -257,6 +254,7 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
 static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
+    drop_fd(&s->run_fd);
     enum slot_state was = s->state;
     if (was == SLOT_SCRUB) {
         slot_make(j, s);
@@ -275,7 +273,7 @@ static void launcher_gone(struct jail *j, struct slot *s)
         n.rc = ERR_BUSY;                        /* the client tries another slot, a few times */
         fail(j, s, &n, GRANT_ACQUIRED);
         slot_scrub(j, s);
-    } else if (was == SLOT_RUNNING || was == SLOT_DRAIN) {
+    } else if (was == SLOT_RUNNING || was == SLOT_DRAIN || was == SLOT_COLLECT) {
         if (used.oom_kills > s->before.oom_kills) {
             s->end = (struct note){ .status = SIGKILL, .began_ns = 0, .ended_ns = 0 };
             drop_fd(&s->report_fd);
@@ -323,21 +321,20 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             answer(j, s, GRANT_ACQUIRED, 0, NULL);
         }
         return 0;
-    case NOTE_STARTED:
+    case NOTE_CREW:
         if (nfds != 1)
             break;
-        if (s->state == SLOT_RUNNING || s->state == SLOT_DRAIN) {
-            drop_fd(&s->run_fd);
-            s->run_fd = fds[0];
-            fds[0] = -1;
-            if (s->state == SLOT_DRAIN)
-                pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
-        }
+        drop_fd(&s->run_fd);
+        s->run_fd = fds[0];
+        fds[0] = -1;
+        if (s->state == SLOT_DRAIN)
+            pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
         return 0;
     case NOTE_ENDED:
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;
+        drop_fd(&s->run_fd);
         if (n->rc < 0) {
             s->state = SLOT_HELD;
             fail(j, s, n, GRANT_DONE);
@@ -348,7 +345,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         return 0;
     case NOTE_COLLECTED:
-        if (s->state != SLOT_DRAIN)
+        if (s->state != SLOT_COLLECT)
             return 0;
         if (n->rc < 0) {
             s->state = SLOT_HELD;
@@ -404,6 +401,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
         break;
     case SLOT_ACQUIRING:
     case SLOT_DRAIN:
+    case SLOT_COLLECT:
     case SLOT_SCRUB:                            /* something in the slot does not die or answer: end the slot itself */
         if (s->keeper > 0)
             kill(s->keeper, SIGKILL);

@@ -6,6 +6,7 @@
  *      |                                     v                    v   +-- DRAIN <+   --ended--> HELD
  *      +----- launcher gone --------------- SCRUB <----close------+--------+
  *
+ * A run that left report files passes through COLLECT on its way from ended to HELD.
  * DEAD: the launcher died under a client (the kernel's memory killer may choose it): runs fail until
  * the client closes. Nothing here waits: each step is begun by a message, a pidfd or the timer.
  */
@@ -14,7 +15,7 @@
 #include "sandbox/order.h"
 
 enum slot_state {
-    SLOT_MAKING, SLOT_READY, SLOT_ACQUIRING, SLOT_HELD, SLOT_RUNNING, SLOT_DRAIN, SLOT_DEAD, SLOT_SCRUB,
+    SLOT_MAKING, SLOT_READY, SLOT_ACQUIRING, SLOT_HELD, SLOT_RUNNING, SLOT_DRAIN, SLOT_COLLECT, SLOT_DEAD, SLOT_SCRUB,
     SLOT_STATE_COUNT
 };
 enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_REASON_CPU };
@@ -26,7 +27,7 @@ struct slot {
     struct cgroup_slot cgroup;
     pid_t keeper;
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
-    int launcher_fd, run_fd;        /* pidfds; -1: none */
+    int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
