@@ -361,6 +361,7 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     log_open("assayd", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
+    umask(022);                     /* workers read the store under another user id */
     int rc = read_options(&p.server.config, argc, argv, &err);
     if (rc == 1)
         return 0;
