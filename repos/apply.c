@@ -207,9 +207,10 @@ static bool takes_away(const struct applying *ap, uint32_t i, const char *path)
     return (s->is_deleted || s->plus_none || s->is_rename) && s->kind != SECTION_NO_DATA && strcmp(ap->names[i].old, path) == 0;
 }
 
+/* By this section (a rename out of the directory that it replaces) or a later one. */
 static bool goes_later(const struct applying *ap, const char *path)
 {
-    for (uint32_t i = ap->at + 1; i < ap->p->count; i++)
+    for (uint32_t i = ap->at; i < ap->p->count; i++)
         if (takes_away(ap, i, path))
             return true;
     return false;
@@ -376,7 +377,7 @@ static int check_target(struct applying *ap, const struct section *s, const char
     if (rc < 0)
         return rc;
     const char *q = patch_quote(ap->a, path);
-    if (e.kind == ENTRY_NONE && e.blocked_by != NULL && !goes_later(ap, e.blocked_by) && !takes_away(ap, ap->at, e.blocked_by))
+    if (e.kind == ENTRY_NONE && e.blocked_by != NULL && !goes_later(ap, e.blocked_by))
         return REFUSE(ap, "%s: line %u: %s is %s, nothing is written through it", q, s->text_line, patch_quote(ap->a, e.blocked_by),
                       kind_word(e.blocked_kind));
     if (e.kind == ENTRY_NONE || ((e.kind == ENTRY_FILE || e.kind == ENTRY_LINK) && goes_later(ap, path)))

@@ -123,12 +123,12 @@ static inline void fixture_merge(struct fixture *f, const void *patch, size_t n)
         assert_true(f->m.reason[0] != '\0');
         return;
     }
-    char *cmd = arena_printf(&f->a, "rm -rf out; cp -a store/trees/%s out", f->t.base_tree), dir[4200];
+    char *cmd = arena_printf(&f->a, "rm -rf out; cp -a store/trees/%s out; test -d check.git || git init -q --bare check.git", f->t.base_tree), dir[4200];
     assert_int_equal(sh(f->top, cmd), 0);
     snprintf(dir, sizeof dir, "%s/out", f->top);
     apply_edits(dir, &f->m.edits);
-    cmd = arena_printf(&f->a, "export GIT_DIR=$PWD/check.git GIT_WORK_TREE=$PWD/out; git init -q 2>/dev/null; git config core.autocrlf false; cd out; "
-                       "git read-tree --empty; git add -A -f .; test $(git write-tree) = %s", f->m.tree);
+    cmd = arena_printf(&f->a, "rm -f check.git/index; export GIT_DIR=$PWD/check.git GIT_WORK_TREE=$PWD/out; cd out; "
+                       "git -c core.autocrlf=false add -A -f .; test $(git write-tree) = %s", f->m.tree);
     if (sh(f->top, cmd) != 0)
         fail_msg("the edits do not lead to tree %s", f->m.tree);
 }
