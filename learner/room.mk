@@ -8,6 +8,8 @@ LEARNER_F64  := $(patsubst %.o,%_f64.o,$(LEARNER_OBJS) $(LEARNER_CPU))
 
 CFLAGS_learner := $(shell pkg-config --cflags openblas jansson libprotobuf-c)
 LIBS_learner   := $(shell pkg-config --libs openblas jansson) -lm
+# Sums may be taken in vector lanes and exp() from the vector library: a build's bits stay the same from run to run.
+$(B)/learner/backend_cpu.o $(B)/learner/backend_cpu_f64.o: CFLAGS += $(if $(filter release,$(MODE)),-O3 -ffast-math)
 # The client's part of gRPC needs no libuv.
 LIBS_learner_prog := $(filter-out -luv,$(LIBS_proto)) $(LIBS_learner) $(LIBS_base)
 
