@@ -22,3 +22,10 @@ $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/ass
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
 
 -include $(SANDBOX_TESTS:=.d)
+
+BENCHES += $(B)/tests/bench/bench_sandbox
+$(B)/tests/bench/bench_sandbox: $(B)/tests/bench/bench_sandbox.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
+
+-include $(B)/tests/bench/bench_sandbox.d

@@ -296,6 +296,9 @@ static void slot_heals(const char *victim)
     assert_true(n > 0 && n <= 16);
     for (size_t i = 0; i < n; i++)
         kill(pids[i], SIGKILL);
+    for (size_t i = 0; i < n; i++)
+        assert_true(dead_within(pids[i], 5000));
+    usleep(100000);                             /* what hung on them dies a moment later */
     assert_int_equal(box_wait(c, &o.come, 10000), 0);
     if (strcmp(victim, "init") == 0)
         assert_true(o.rc == 0 && o.result.end == SANDBOX_END_SIGNAL);
