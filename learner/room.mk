@@ -58,6 +58,13 @@ $(BIN)/assay-learner-cuda: $(LEARNER_PROG) $(LEARNER_CUDA) $(B)/liblearner.a $(B
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(filter-out -lopenblas -L%,$(LIBS_learner_prog)) -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) \
 	    -lcublas -lcudart $(if $(and $(NCCL_LIB),$(NCCL_H)),$(NCCL_LIB)) -lstdc++
 
+# --- bench ---
+BENCHES += tests/bench/bench_learner.py
+bench: $(B)/tests/bench/learner_load
+$(B)/tests/bench/learner_load: tests/bench/learner_load.c $(B)/liblearner.a $(LEARNER_CPU) $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a $(LIBS_learner) $(LIBS_base)
+
 # --- tests. The same sources in double precision serve the finite differences. ---
 $(B)/learner/%_f64.o: learner/%.c
 	@mkdir -p $(@D)
@@ -78,4 +85,4 @@ $(LEARNER_UNITS): $(B)/tests/learner/%_test: tests/learner/%_test.c $(B)/liblear
 	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a -lcmocka $(LIBS_learner) $(LIBS_base)
 
 -include $(LEARNER_OBJS:.o=.d) $(LEARNER_CPU:.o=.d) $(LEARNER_PROG:.o=.d) $(LEARNER_F64:.o=.d) $(B)/learner/collective_nccl.d
--include $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64))
+-include $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64)) $(B)/tests/bench/learner_load.d
