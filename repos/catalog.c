@@ -179,8 +179,10 @@ int catalog_open(struct catalog **out, const char *store_dir, bool writable, str
         else if (version != CATALOG_VERSION)
             rc = err_set(err, ERR_UNSUPPORTED, "catalog %s: version %u, this build reads %d", c->path, version, CATALOG_VERSION);
     }
-    if (rc == 0 && writable && sqlite3_exec(c->db, "PRAGMA synchronous=NORMAL; PRAGMA cache_size=-65536", NULL, NULL, NULL) != SQLITE_OK)
+    if (rc == 0 && writable && sqlite3_exec(c->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL) != SQLITE_OK)
         rc = db_err(c, sqlite3_errcode(c->db), "open", err);
+    if (rc == 0)                        /* inner pages of the id index stay; of a million tasks they are some 10 MiB */
+        rc = sqlite3_exec(c->db, "PRAGMA cache_size=-32768", NULL, NULL, NULL) == SQLITE_OK ? 0 : db_err(c, sqlite3_errcode(c->db), "open", err);
     if (rc == 0)                        /* one look at the rows' root page: a torn file is told now */
         rc = (sqlite3_exec(c->db, "SELECT id FROM tasks LIMIT 1", NULL, NULL, NULL) == SQLITE_OK)
             ? 0 : db_err(c, sqlite3_errcode(c->db), "open", err);

@@ -14,3 +14,10 @@ $(REPOS_TESTS): %: %.o $(B)/librepos.a $(B)/libbase.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_repos) $(LIBS_base) -lcmocka
 
 -include $(REPOS_OBJS:.o=.d) $(REPOS_TESTS:=.d)
+
+BENCHES += $(BIN)/bench_catalog
+$(BIN)/bench_catalog: $(B)/tests/bench/bench_catalog.o $(B)/librepos.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS_repos) $(LIBS_base)
+
+-include $(B)/tests/bench/bench_catalog.d
