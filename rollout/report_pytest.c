@@ -6,9 +6,10 @@
  * inherited from another file. Then the ids that pytest printed decide, then the task's required ids, each turned
  * the same way as pytest turns them and compared; where two fit, both get the result and keep their worse one.
  *
- * A pass needs the report. The printed lines can only take it away: a FAILED or ERROR line against a test, totals that
- * do not fit, no summary at all where there must be one (os._exit inside the session). Output after pytest's own end
- * is therefore harmless: a forged PASSED line adds nothing.
+ * A pass needs the report. The printed lines can only take it away: a FAILED, ERROR or XFAIL line against a test, totals
+ * that do not fit (a test skipped or deselected in the session and passed in a report written after it), no summary at
+ * all where there must be one (os._exit inside the session). Output after pytest's own end is therefore harmless: a
+ * forged PASSED line adds nothing.
  *
  * What this cannot see: code under test runs in pytest's own process, so it may write a perfect report and a perfect
  * summary and leave with status 0 before pytest has printed anything. No reader can tell; only a task's canary tests can.
@@ -170,7 +171,7 @@ static int add_case(struct report_builder *b, const struct names *names, const s
 
 /*
  * With the report, a FAILED or ERROR line counts against a test that the report knows or the task asks for;
- * without it, every such line is a result. XPASS tells apart what the report calls a plain pass.
+ * without it, every such line is a result. XPASS tells apart what the report calls a plain pass; XFAIL takes that away.
  */
 static int apply_text(struct report_builder *b, const struct pytest_text *text, bool have_report, struct err *err)
 {
@@ -178,7 +179,8 @@ static int apply_text(struct report_builder *b, const struct pytest_text *text, 
         const struct pytest_line *l = &text->lines[i];
         bool bad = l->status == TEST_FAILED || l->status == TEST_ERROR;
         const struct test_result *known = report_find(b, l->id);
-        bool use = bad ? known != NULL || !have_report : l->status == TEST_XPASS && known != NULL && known->status == TEST_PASSED;
+        bool marked = l->status == TEST_XPASS || l->status == TEST_XFAIL;
+        bool use = bad ? known != NULL || !have_report : marked && known != NULL && known->status == TEST_PASSED;
         int rc = use ? report_add(b, l->id, l->status, l->message, "stdout", 0, err) : 0;
         if (rc < 0)
             return rc;
@@ -194,9 +196,19 @@ static bool summary_expected(const struct report_input *in)
     return direct && strpbrk(cmd, "|>") == NULL && strstr(cmd, "no-summary") == NULL && strstr(cmd, "no:terminal") == NULL;
 }
 
-static const char *check_against_text(struct arena *a, const struct report_input *in, const struct junit_doc *d,
-                                      const struct pytest_text *text)
+/* Ids, not rows: a test that a plug-in ran again has several rows and is printed once. */
+static uint64_t ids_passed(const struct report_builder *b)
 {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->count; i++)
+        n += b->tests[i].status == TEST_PASSED || b->tests[i].status == TEST_XPASS;
+    return n;
+}
+
+static const char *check_against_text(struct arena *a, const struct report_input *in, const struct junit_doc *d,
+                                      const struct pytest_text *text, uint64_t passed)
+{
+    uint64_t printed = (uint64_t)text->passed + text->xpassed;
     if (!text->has_summary && !text->has_totals && !text->has_end && d->count > 0 && summary_expected(in))
         return "pytest's own summary is missing in the output: the session did not end in order";
     if (!text->has_totals || !d->has_counts)
@@ -204,6 +216,9 @@ static const char *check_against_text(struct arena *a, const struct report_input
     if (text->failed != d->failures || text->errors != d->errors)
         return arena_printf(a, "pytest printed %u failed and %u errors, its report holds %llu and %llu", text->failed,
                             text->errors, (unsigned long long)d->failures, (unsigned long long)d->errors);
+    if (passed > printed)
+        return arena_printf(a, "pytest printed %llu passed, its report holds %llu", (unsigned long long)printed,
+                            (unsigned long long)passed);
     return NULL;
 }
 
@@ -284,7 +299,7 @@ int report_read_pytest(struct report *out, struct arena *a, const struct report_
     if (rc < 0)
         return rc;
 
-    const char *odd = readable ? check_against_text(a, in, &d, &text) : NULL;
+    const char *odd = readable ? check_against_text(a, in, &d, &text, ids_passed(&b)) : NULL;
     out->complete = readable && odd == NULL;
     if (!readable)
         out->note = file == NULL ? no_report_note(in) : arena_printf(a, "report unreadable: %s", fault);

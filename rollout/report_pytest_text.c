@@ -135,6 +135,8 @@ static bool read_totals(struct pytest_text *t, const uint8_t *s, size_t n)
         for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
             if (strlen(words[k].word) == len && memcmp(words[k].word, s + i, len) == 0)
                 *(uint32_t *)(void *)((char *)&sum + words[k].at) = value;
+        if (len > 7 && memcmp(" passed", s + i + len - 7, 7) == 0)
+            sum.passed += value;        /* "6 subtests passed" */
         i += len;
         if (s[i] == ',') {
             if (i + 1 >= n || s[i + 1] != ' ')

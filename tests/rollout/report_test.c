@@ -273,6 +273,37 @@ static void pytest__a_printed_failure_takes_a_pass_away(void **s)
     done(&w);
 }
 
+/* A report written after the session, by code under test at exit, against what pytest printed itself. */
+static void pytest__a_pass_is_also_a_printed_one(void **s)
+{
+    (void)s;
+    static const char xml[] = "<testsuite name='pytest' tests='3' failures='0' errors='0' skipped='0'>"
+                              "<testcase classname='t' name='a' file='t.py'/><testcase classname='t' name='b' file='t.py'/>"
+                              "<testcase classname='t' name='b' file='t.py'/></testsuite>";     /* b was run again */
+    static const struct { const char *log; uint32_t passes; } table[] = {
+        { "== short test summary info ==\nPASSED t.py::a\nPASSED t.py::b\n== 2 passed, 1 rerun in 0.1s ==\n", 2 },
+        { "== short test summary info ==\nPASSED t.py::a\nXPASS t.py::b\n== 1 passed, 1 xpassed in 0.1s ==\n", 2 },
+        { "== short test summary info ==\nPASSED t.py::a\n== 1 passed, 6 subtests passed in 0.1s ==\n", 2 },
+        { "== short test summary info ==\nPASSED t.py::a\nSKIPPED [1] t.py:3: x\n== 1 passed, 1 skipped in 0.1s ==\n", 0 },
+        { "== short test summary info ==\nPASSED t.py::a\nXFAIL t.py::b - x\n== 1 passed, 1 xfailed in 0.1s ==\n", 1 },
+        { "== 1 passed, 1 deselected in 0.1s ==\n", 0 },
+        { "== no tests ran in 0.1s ==\n", 0 },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct world w = { 0 };
+        struct err err;
+        assert_int_equal(buf_add(&w.output, table[i].log, strlen(table[i].log), &err), 0);
+        assert_int_equal(buf_add(&w.junit, xml, sizeof xml - 1, &err), 0);
+        use(&w, "pytest", "pytest", 0);
+        read_it(&w);
+        if (passes(&w.report) != table[i].passes)
+            fail_msg("row %zu: %u passes, note \"%s\"", i, passes(&w.report), w.report.note);
+        if (table[i].passes < 2)
+            assert_string_not_equal(status_of(&w.report, "t.py::b"), "PASSED");
+        done(&w);
+    }
+}
+
 static void pytest__a_quiet_end_is_an_end(void **s)
 {
     (void)s;
@@ -610,6 +641,7 @@ int main(void)
         cmocka_unit_test(pytest__printed_results_never_pass),
         cmocka_unit_test(pytest__a_forged_report_without_an_orderly_end_is_incomplete),
         cmocka_unit_test(pytest__a_printed_failure_takes_a_pass_away),
+        cmocka_unit_test(pytest__a_pass_is_also_a_printed_one),
         cmocka_unit_test(pytest__a_quiet_end_is_an_end),
         cmocka_unit_test(pytest__no_report_never_falls_back_to_the_exit_status),
         cmocka_unit_test(junit__forbidden_characters_do_not_hide_results),
