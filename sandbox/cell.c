@@ -158,6 +158,9 @@ void cell_agent(const struct kit *kit, int sock)
         if (o.kind == CELL_EDITS && nfds == 1) {
             own_fd tree = open(SANDBOX_WORK_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : edits_apply(tree, fds[0], &err);
+        } else if (o.kind == CELL_COPY && nfds == 1) {
+            own_fd tree = open(SANDBOX_WORK_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
         } else if (o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
         } else if (o.kind == CELL_RUN && nfds == 2) {

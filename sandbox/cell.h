@@ -13,6 +13,7 @@
 
 enum cell_kind {
     CELL_EDITS = 1,         /* fd: edits memfd */
+    CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
     CELL_RUN,               /* fds: command memfd, write end of the output pipe */
 };
@@ -26,4 +27,5 @@ _Noreturn void cell_agent(const struct kit *kit, int sock);
 
 /* The agent's work; each in a file of its own. */
 MUST_CHECK int edits_apply(int tree, int edits, struct err *err);
+MUST_CHECK int copy_tree(int from, int to, int depth, struct err *err);
 MUST_CHECK int collect_report(int dir, int out, struct err *err);

@@ -193,7 +193,7 @@ static int sealed_memfd(int fd, uint64_t max, struct err *err)
 }
 
 /* The client's directory as a detached mount whose owner is uid 0 inside. Made in the client's mount namespace. */
-static int borrow_dir(struct jail *j, const struct slot *s, int dir, struct err *err)
+static int borrow_dir(struct jail *j, const struct slot *s, int dir, bool *out_own, struct err *err)
 {
     struct stat st;
     if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
@@ -204,10 +204,9 @@ static int borrow_dir(struct jail *j, const struct slot *s, int dir, struct err 
         if (other < 0)
             return other;
     }
-    bool own;
     if (setns(j->host_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "mount namespace of the client");
-    int fd = mount_clone(dir, other >= 0 ? other : s->kit.userns, &own, err);
+    int fd = mount_clone(dir, other >= 0 ? other : s->kit.userns, out_own, err);
     if (setns(j->own_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "own mount namespace");
     return fd;
@@ -218,10 +217,11 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     int out[3] = { -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
+    bool tree_own = true, root_own;
     complete(j, &r->limits);
     int next = 0;
     if (r->fds & GRANT_FD_TREE)
-        rc = (tree = borrow_dir(j, s, fds[next++], &why)) < 0 ? why.code : 0;
+        rc = (tree = borrow_dir(j, s, fds[next++], &tree_own, &why)) < 0 ? why.code : 0;
     if (rc == 0 && tree >= 0)
         out[n++] = tree;
     if (r->fds & GRANT_FD_EDITS) {
@@ -230,11 +230,11 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
         out[n++] = fds[next++];
     }
     if (rc == 0 && (r->fds & GRANT_FD_ROOT)) {
-        rc = (root = borrow_dir(j, s, fds[next++], &why)) < 0 ? why.code : 0;
+        rc = (root = borrow_dir(j, s, fds[next++], &root_own, &why)) < 0 ? why.code : 0;
         out[n++] = root;
     }
     if (rc == 0)
-        rc = slot_acquire(s, r->fds, out, n, &r->limits, &why);
+        rc = slot_acquire(s, r->fds, out, n, tree_own, &r->limits, &why);
     if (rc == ERR_PROTOCOL) {
         *err = why;
         return rc;
@@ -532,5 +532,5 @@ int main(int argc, char **argv)
         alive = waitpid(pid, &status, sig == SIGCHLD ? WNOHANG : 0) != pid;
     }
     cgroup_close(&j.cgroup);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 70);
 }

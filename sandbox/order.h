@@ -29,6 +29,7 @@ enum note_kind {
 
 struct order {
     uint32_t kind, fds;
+    uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
     struct sandbox_limits limits;
 };
 

@@ -69,13 +69,14 @@ void slot_make(struct jail *j, struct slot *s)
     order(s, &o, &s->cgroup.dir, s->cgroup.dir >= 0);
 }
 
-int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, const struct sandbox_limits *limits, struct err *err)
+int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own, const struct sandbox_limits *limits,
+                 struct err *err)
 {
     s->limits = *limits;
     int rc = cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .limits = *limits };
+    struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     order(s, &o, fds, nfds);

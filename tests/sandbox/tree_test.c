@@ -5,8 +5,11 @@
 #include "base/own.h"
 #include "repos/edits.h"
 #include "sandbox/report_files.h"
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static struct sandbox_client *client;
 static char tree[64];
@@ -199,6 +202,40 @@ static void tree_of_another_owner_works(void **state)
     sh("rm -rf %s", other);
 }
 
+/* An overlay cannot be idmapped: the tree is copied, and all works as before. */
+static void tree_without_idmap_works(void **state)
+{
+    (void)state;
+    char base[] = "/tmp/assay-over.XXXXXX";
+    assert_non_null(mkdtemp(base));
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            sh("mount -t tmpfs x %s && cd %s && mkdir up work m && mount -t overlay -o lowerdir=%s,upperdir=up,workdir=work x m", base, base, tree) != 0)
+            _exit(2);
+        char path[100];
+        snprintf(path, sizeof path, "%s/m", base);
+        int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct sandbox_client *c = box_start(1);
+        struct edits e = { 0 };
+        edit(&e, EDIT_WRITE, 0644, "src/a", "changed\n");
+        edit(&e, EDIT_DELETE, 0, "src/b", NULL);
+        int fd = edits_fd(&e);
+        struct outcome o = box_once(c, (struct sandbox_spec){ dir, fd, -1 }, usual,
+            "stat -c %u:%g . src lib/run; cat src/a src/deep/c lib/link && lib/run && echo x >>lib/l && rm -r src && ls");
+        bool good = strcmp(o.output, "0:0\n0:0\n0:0\nchanged\ndeep\nchanged\nran\nlib\n") == 0;
+        if (!good)
+            fprintf(stderr, "%s\n", o.output);
+        outcome_done(&o);
+        sandbox_client_close(c);
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    rmdir(base);
+    assert_int_equal(status, 0);
+}
+
 /* ---- an environment root of its own ---- */
 
 static void environment_root_replaces_the_host(void **state)
@@ -269,7 +306,7 @@ int main(void)
         cmocka_unit_test(edits_reach_the_tree), cmocka_unit_test(bad_edits_are_refused),
         cmocka_unit_test(unsealed_descriptors_end_the_connection), cmocka_unit_test(tree_belongs_to_uid_0_and_can_be_written),
         cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
-        cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
+        cmocka_unit_test(tree_without_idmap_works), cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
     };
     return cmocka_run_group_tests_name("sandbox tree", tests, start, stop);
 }
