@@ -35,17 +35,24 @@ NCCL_H    := $(firstword $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
 NVCCFLAGS := -std=c++17 -O3 -I. -Xcompiler -fPIE,-Wall -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
              -gencode arch=compute_90,code=compute_90
 CFLAGS_cuda := $(CFLAGS_learner) -isystem $(CUDA)/include
+LIBS_cuda   := -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) -lcublas -lcudart $(if $(and $(NCCL_LIB),$(NCCL_H)),$(NCCL_LIB)) -lstdc++
 LEARNER_CUDA := $(B)/learner/backend_cuda.o $(B)/learner/$(if $(and $(NCCL_LIB),$(NCCL_H)),collective_nccl,collective_cpu).o
 
-.PHONY: cuda
+# The units that reach the numbers only through backend.h, linked with the CUDA backend; they run where a GPU is.
+CUDA_UNITS := $(patsubst %,$(B)/tests/learner/cuda/%_test,backend sampler rl)
+
+.PHONY: cuda cuda-test
 ifeq ($(NVCC),)
 cuda:
 	@echo "cuda: skipped: nvcc not found; install the CUDA toolkit or pass CUDA=DIR (the CPU build does not need it)"
+cuda-test: cuda
 else
-cuda: $(BIN)/assay-learner-cuda $(if $(NCCL_H),$(B)/learner/collective_nccl.o)
+cuda: $(BIN)/assay-learner-cuda $(CUDA_UNITS) $(if $(NCCL_H),$(B)/learner/collective_nccl.o)
 	@$(if $(NCCL_H),,echo "cuda: nccl.h not found: collective_nccl.c was not compiled";)\
 	$(if $(and $(NCCL_LIB),$(NCCL_H)),,echo "cuda: libnccl.so not found: linked without it$(comma) ranks exchange gradients through host memory";) \
 	echo "cuda: $(BIN)/assay-learner-cuda links with $$($(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/CUDA \1/p')$(if $(and $(NCCL_LIB),$(NCCL_H)), and NCCL)"
+cuda-test: cuda
+	@for t in $(CUDA_UNITS); do $$t || exit 1; done
 endif
 $(B)/learner/backend_cuda.o: learner/backend_cuda.cu learner/backend.h learner/real.h base/err.h
 	@mkdir -p $(@D)
@@ -55,8 +62,12 @@ $(B)/learner/collective_nccl.o: CFLAGS_learner := $(CFLAGS_cuda)
 $(BIN)/assay-learner-cuda: $(LEARNER_PROG) $(LEARNER_CUDA) $(B)/liblearner.a $(B)/libproto.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(filter-out -lopenblas -L%,$(LIBS_learner_prog)) -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) \
-	    -lcublas -lcudart $(if $(and $(NCCL_LIB),$(NCCL_H)),$(NCCL_LIB)) -lstdc++
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(filter-out -lopenblas -L%,$(LIBS_learner_prog)) $(LIBS_cuda)
+$(CUDA_UNITS): $(B)/tests/learner/cuda/%_test: tests/learner/%_test.c $(B)/liblearner.a $(LEARNER_CUDA) $(B)/libbase.a
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "LD $@")
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CUDA) $(B)/liblearner.a $(B)/libbase.a -lcmocka \
+	    $(filter-out -lopenblas -L%,$(LIBS_learner)) $(LIBS_base) $(LIBS_cuda)
 
 # --- bench ---
 BENCHES += tests/bench/bench_learner.py
@@ -71,7 +82,7 @@ $(B)/learner/%_f64.o: learner/%.c
 	@$(if $(V),,echo "CC $< (double)")
 	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) -DLEARNER_F64 -c -o $@ $<
 
-LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss rl train collective checkpoint sampler batch)
+LEARNER_UNITS     := $(patsubst %,$(B)/tests/learner/%_test,advantage loss rl train collective checkpoint sampler batch backend)
 LEARNER_UNITS_F64 := $(B)/tests/learner/gradient_test
 UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
 

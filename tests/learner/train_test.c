@@ -67,7 +67,7 @@ static real *train(const struct sample *s, size_t n, size_t tokens_max, int step
             abort();
         }
     real *w = malloc(m->n_params * sizeof *w);
-    memcpy(w, m->weights, m->n_params * sizeof *w);
+    backend_download(w, m->weights, m->n_params * sizeof *w);
     trainer_done(&t);
     model_free(m);
     return w;
