@@ -352,7 +352,8 @@ static void effect(struct engine *g, struct episode *e, enum episode_effect what
         break;
     case EPISODE_DO_REPLY:
         if (e->state == EPISODE_REPLIED && !e->recall_only)
-            remember(g, e->request.request_id, &e->request.content, e->key_hex[0] != '\0' ? &e->key : NULL, &e->verdict, e->cursor);
+            remember(g, e->request.request_id, &e->request.content, e->key_hex[0] != '\0' ? &e->key : NULL, &e->verdict,
+                     e->cursor);
         reply(g, e);
         break;
     case EPISODE_DO_LEAVE:
@@ -503,14 +504,20 @@ void engine_turn(struct engine *g, uint64_t now_ns)
 {
     if (now_ns > g->now_ns)
         g->now_ns = now_ns;
-    for (int round = 0; round < TURN_ROUNDS_MAX; round++) {
+    for (struct episode *e; (e = g->newcomers) != NULL; ) {
+        g->newcomers = e->next_joined;
+        e->next_joined = NULL;
+        e->accepted_ns = e->entered_ns = g->now_ns;
+    }
+    g->turning = true;
+    int rounds = 0;
+    do {
         drain_ring(g);
         fire_timers(g);
         dispatch(g);
         reap(g);
-        if (g->ring_len == 0)
-            return;
-    }
+    } while (g->ring_len > 0 && ++rounds < TURN_ROUNDS_MAX);
+    g->turning = false;
 }
 
 uint64_t engine_deadline_ns(const struct engine *g) { return g->deadline_ns; }

@@ -30,7 +30,9 @@ static struct str_list list(struct copy *c, const struct str_list *l)
 
 static int done(const struct copy *c, const char *what, struct err *err)
 {
-    return c->out_of_memory ? err_set(err, ERR_LIMIT, "%s: does not fit the episode's memory of %zu bytes", what, c->a->budget) : 0;
+    return c->out_of_memory
+               ? err_set(err, ERR_LIMIT, "%s: does not fit the episode's memory of %zu bytes", what, c->a->budget)
+               : 0;
 }
 
 #define ROUND 32    /* alignment and, under sanitizers, nothing more: a bound for either arena */

@@ -65,11 +65,13 @@ void engine_on_recalled(struct engine *g, struct episode *e, int rc, const struc
     struct err own = { 0 };
     struct verdict *v = NULL;
     if (rc == 0) {
-        bool same = e->recall_only ? strcmp(head->request_id, e->request.request_id) == 0 : strcmp(head->verdict_key, e->key_hex) == 0;
+        bool same = e->recall_only ? strcmp(head->request_id, e->request.request_id) == 0
+                                   : strcmp(head->verdict_key, e->key_hex) == 0;
         v = arena_alloc(&e->arena, sizeof *v);
         err = &own;
         if (!same)
-            rc = err_set(&own, ERR_CORRUPT, "record %llu of the log is not the one looked for", (unsigned long long)e->recall_cursor);
+            rc = err_set(&own, ERR_CORRUPT, "record %llu of the log is not the one looked for",
+                         (unsigned long long)e->recall_cursor);
         else if (v == NULL)
             rc = err_set(&own, ERR_LIMIT, "episode: no memory for the recorded verdict");
         else
@@ -139,7 +141,9 @@ static struct waiter *waiter_of(struct engine *g, uint64_t ticket, uint32_t *out
 {
     uint32_t i = (uint32_t)ticket - 1;
     *out_index = i;
-    return i < g->config.waiters_max && g->waiters[i].used && g->waiters[i].generation == (uint32_t)(ticket >> 32) ? &g->waiters[i] : NULL;
+    return i < g->config.waiters_max && g->waiters[i].used && g->waiters[i].generation == (uint32_t)(ticket >> 32)
+               ? &g->waiters[i]
+               : NULL;
 }
 
 static uint64_t add_waiter(struct engine *g, struct episode *e, engine_reply_cb cb, void *arg)
@@ -162,7 +166,8 @@ static int new_episode(struct engine *g, struct episode **out, const struct eval
     uint32_t klass = request->priority < QUEUE_CLASSES ? request->priority : QUEUE_CLASSES - 1;
     uint64_t hint_ms = engine_retry_hint_ns(g) / 1000000;
     if (g->place_free_count == 0)
-        return err_set(err, ERR_BUSY, "%u episodes are under way; try again in %llu ms", g->counts.episodes, (unsigned long long)hint_ms);
+        return err_set(err, ERR_BUSY, "%u episodes are under way; try again in %llu ms", g->counts.episodes,
+                       (unsigned long long)hint_ms);
     size_t weight = engine_request_bytes(request);
     int rc = admission_enter(&g->admission, klass, g->start_queue.total, weight, err);
     if (rc < 0)
@@ -172,8 +177,16 @@ static int new_episode(struct engine *g, struct episode **out, const struct eval
         admission_leave(&g->admission, weight, false);
         return err_set(err, ERR_LIMIT, "episode: out of memory");
     }
-    *e = (struct episode){ .arena.budget = weight, .request_bytes = weight, .engine = g, .rules = &g->rules, .klass = klass,
-                           .attempt = 1, .waiter = ENGINE_NONE, .slot = ENGINE_NONE, .accepted_ns = g->now_ns, .entered_ns = g->now_ns };
+    *e = (struct episode){ .arena.budget = weight,
+                           .request_bytes = weight,
+                           .engine = g,
+                           .rules = &g->rules,
+                           .klass = klass,
+                           .attempt = 1,
+                           .waiter = ENGINE_NONE,
+                           .slot = ENGINE_NONE,
+                           .accepted_ns = g->now_ns,
+                           .entered_ns = g->now_ns };
     rc = engine_copy_request(&e->request, &e->arena, request, err);
     if (rc < 0) {
         arena_done(&e->arena);
@@ -186,6 +199,10 @@ static int new_episode(struct engine *g, struct episode **out, const struct eval
     e->place = g->place_free[--g->place_free_count];
     g->places[e->place] = e;
     g->counts.episodes++;
+    if (!g->turning) {                      /* between turns nobody knows the time */
+        e->next_joined = g->newcomers;
+        g->newcomers = e;
+    }
     *out = e;
     return 0;
 }

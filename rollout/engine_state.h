@@ -28,6 +28,7 @@ struct engine {
     struct waiter *waiters; uint32_t waiter_free;       /* chain by next */
     struct ring_item *ring; uint32_t ring_size, ring_head, ring_len;
     struct queue start_queue, slot_queue;
+    struct episode *newcomers;      /* submitted since the last turn, by next_joined: their time begins with the next one */
     struct episode **left; uint32_t left_count;         /* ended, but the world still owes an answer */
     struct episode **slot_table; uint32_t held, scrubbing;
     uint32_t active, active_urgent;
@@ -36,7 +37,7 @@ struct engine {
     struct cache *keys_in_flight;   /* verdict key -> place of its leader */
     struct cache *requests_in_flight;   /* digest of a request id -> place, content beside */
     uint64_t now_ns, deadline_ns;
-    bool draining;
+    bool draining, turning;
     struct engine_status counts;
 };
 

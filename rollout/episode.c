@@ -197,7 +197,8 @@ static void on_patch(struct episode *e, const struct episode_event *ev, uint64_t
         return;
     case PATCH_EMPTY:
         if (!e->request.control_before) {
-            judged_without_run(e, OUTCOME_PATCH_EMPTY, "the patch changes nothing: it is empty, or its result is the base tree", "", now_ns, out);
+            judged_without_run(e, OUTCOME_PATCH_EMPTY,
+                               "the patch changes nothing: it is empty, or its result is the base tree", "", now_ns, out);
             return;
         }
         break;

@@ -18,7 +18,8 @@ struct stream_want {
     uint64_t cursor;            /* first record wanted; 0: the log's first */
     bool follow;                /* false: end at what is the log's end now */
     uint64_t credit;            /* records that may be delivered before stream_credit(); STREAM_UNLIMITED */
-    bool (*filter)(void *arg, uint8_t kind, const void *record, size_t n);  /* NULL: everything. A record left out costs no credit */
+    /* NULL: everything. A record left out costs no credit. */
+    bool (*filter)(void *arg, uint8_t kind, const void *record, size_t n);
     /* Take one record. false: it was taken, but no more until stream_resume(). */
     bool (*deliver)(void *arg, uint64_t cursor, const void *record, size_t n);
     /* The last call: rc 0 at the end of a stream that does not follow, else what failed. The subscription is gone. */

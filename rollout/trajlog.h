@@ -29,7 +29,8 @@ struct trajlog_io {
     int  (*open)(void *ctx, const char *name, bool create, struct err *err);/* handle */
     int  (*size)(void *ctx, int handle, uint64_t *out, struct err *err);
     int  (*read)(void *ctx, int handle, uint64_t offset, void *bytes, size_t n, size_t *out_n, struct err *err);
-    int  (*write)(void *ctx, int handle, uint64_t offset, const void *bytes, size_t n, struct err *err);    /* all, or an error after some */
+    /* All, or an error after some. */
+    int  (*write)(void *ctx, int handle, uint64_t offset, const void *bytes, size_t n, struct err *err);
     int  (*sync)(void *ctx, int handle, struct err *err);
     int  (*truncate)(void *ctx, int handle, uint64_t size, struct err *err);
     int  (*sync_dir)(void *ctx, struct err *err);

@@ -26,7 +26,9 @@ static int files_open(void *ctx, const char *name, bool create, struct err *err)
 {
     struct files *f = ctx;
     int fd = openat(f->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
-    return fd >= 0 ? fd : err_sys(err, ERR_SYS, "trajectory log: open %s", name);
+    if (fd < 0)
+        return err_sys(err, ERR_SYS, "trajectory log: open %s", name);
+    return fd;
 }
 
 static int files_size(void *ctx, int handle, uint64_t *out, struct err *err)
@@ -103,6 +105,7 @@ static int files_list(void *ctx, int (*each)(void *, const char *, struct err *)
     int rc = 0;
     for (struct dirent *entry; rc == 0; ) {
         errno = 0;
+        /* cppcheck-suppress readdirCalled ; this stream is ours alone */
         entry = readdir(d);
         if (entry == NULL) {
             if (errno != 0)
@@ -139,6 +142,7 @@ int trajlog_io_files(struct trajlog_io *out, const char *dir, struct err *err)
         return err_sys(err, ERR_SYS, "trajectory log: %s", dir);
     struct files *f = calloc(1, sizeof *f);
     if (f == NULL)
+        /* cppcheck-suppress resourceLeak ; own_fd closes it */
         return err_set(err, ERR_LIMIT, "trajectory log: out of memory");
     *f = (struct files){ .dir_fd = give_fd(&fd), .lock_fd = -1 };
     *out = (struct trajlog_io){ .ctx = f, .lock = files_lock, .open = files_open, .size = files_size, .read = files_read,

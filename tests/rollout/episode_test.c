@@ -13,7 +13,16 @@
 #include <cmocka.h>
 
 /* A patch's first byte says what becomes of it. */
-enum { GOOD = 'G', BAD = 'B', NO_APPLY = 'N', CRASHER = 'C', HANGS = 'H', NO_SANDBOX = 'S', WORKER_LOST = 'W', READER_LOST = 'R' };
+enum {
+    GOOD = 'G',
+    BAD = 'B',
+    NO_APPLY = 'N',
+    CRASHER = 'C',
+    HANGS = 'H',
+    NO_SANDBOX = 'S',
+    WORKER_LOST = 'W',
+    READER_LOST = 'R'
+};
 
 static struct {
     struct engine *engine;
@@ -113,7 +122,11 @@ static void w_read(void *x, struct episode *e)
     (void)x;
     struct test_result t = { .id = "t::one", .message = "", .evidence = "report_file",
                              .status = kind(e) == BAD || kind(e) == 0 ? TEST_FAILED : TEST_PASSED };
-    struct report_answer a = { .report = { .reader = "pytest/1", .tests = &t, .test_count = kind(e) != HANGS, .complete = kind(e) != HANGS, .note = "" } };
+    struct report_answer a = { .report = { .reader = "pytest/1",
+                                           .tests = &t,
+                                           .test_count = kind(e) != HANGS,
+                                           .complete = kind(e) != HANGS,
+                                           .note = "" } };
     struct err err = { 0 };
     int rc = kind(e) == READER_LOST ? err_set(&err, ERR_LOST, "a worker died") : 0;
     engine_on_report(w.engine, e, rc, &a, &err);
@@ -217,7 +230,9 @@ static void on_reply(void *arg, const struct engine_reply *r)
 
 static struct evaluate_request request(const char *id, const char *patch)
 {
-    struct evaluate_request r = { .request_id = id, .task_id = "task", .patch = (const uint8_t *)patch, .patch_len = strlen(patch), .priority = 1 };
+    struct evaluate_request r = {
+        .request_id = id, .task_id = "task", .patch = (const uint8_t *)patch, .patch_len = strlen(patch), .priority = 1
+    };
     digest_of(&r.content, patch, strlen(patch));
     return r;
 }
@@ -282,6 +297,25 @@ static void engine__runs_a_patch_and_says_what_it_is_worth(void **state)
     assert_int_equal(bad.cursor, 2);
     assert_int_equal(w.runs, 2);
     assert_int_equal(w.closes, 2);
+}
+
+/* The loop may have slept long before a request came: that is not the request's waiting time. */
+static void engine__counts_time_from_the_turn_after_the_request(void **state)
+{
+    (void)state;
+    struct answer a;
+    struct evaluate_request r = request("", "G1");
+    turn();
+    w.hold_runs = true;
+    assert_int_equal(submit(&a, &r), 0);
+    w.now += 3600 * NS_PER_S;
+    turn();
+    w.now += 7;
+    finish_run(w.held_runs[0]);
+    turn();
+    assert_int_equal(a.v.timings.queue_ns, 0);
+    assert_int_equal(a.v.timings.run_ns, 7);
+    assert_int_equal(a.v.timings.total_ns, 7);
 }
 
 static void engine__needs_no_run_where_the_patch_says_it_all(void **state)
@@ -705,6 +739,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(episode_step__refuses_events_that_do_not_fit),
         TEST(engine__runs_a_patch_and_says_what_it_is_worth),
+        TEST(engine__counts_time_from_the_turn_after_the_request),
         TEST(engine__needs_no_run_where_the_patch_says_it_all),
         TEST(engine__keeps_our_failure_out_of_a_group),
         TEST(engine__tries_again_after_our_failure),

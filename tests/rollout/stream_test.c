@@ -198,7 +198,8 @@ static void stream_subscribe__survives_want_of_memory(void **state)
     struct stream_sub *sub = NULL;
     struct err err = { 0 };
     fault_arm(1);
-    assert_int_equal(stream_subscribe(&sub, stream, &(struct stream_want){ .deliver = deliver, .ended = ended }, &err), ERR_LIMIT);
+    assert_int_equal(stream_subscribe(&sub, stream, &(struct stream_want){ .deliver = deliver, .ended = ended }, &err),
+                     ERR_LIMIT);
     fault_arm(0);
     assert_null(sub);
     assert_int_equal(stream_count(stream), 0);

@@ -135,7 +135,8 @@ static void trajframe_crc32c__is_castagnoli(void **state)
     assert_int_equal(trajframe_crc32c(0, zeros, 32), 0x8A9136AA);           /* RFC 3720 B.4 */
     uint32_t whole = trajframe_crc32c(0, "hello, framed world", 19);
     for (size_t n = 0; n <= 19; n++)
-        assert_int_equal(trajframe_crc32c(trajframe_crc32c(0, "hello, framed world", n), "hello, framed world" + n, 19 - n), whole);
+        assert_int_equal(trajframe_crc32c(trajframe_crc32c(0, "hello, framed world", n), "hello, framed world" + n, 19 - n),
+                         whole);
 }
 
 static void trajlog__gives_back_what_was_put_in_across_segments_and_restarts(void **state)

@@ -21,7 +21,7 @@ struct disk {
     struct rng *rng;
     struct disk_file files[DISK_FILES_MAX];
     size_t capacity;                                /* bytes of all files together */
-    bool faults, dead;                              /* dead: the machine went down, perhaps in the middle of a call; everything fails */
+    bool faults, dead;                              /* dead: the machine went down, perhaps within a call */
     uint32_t fault_permille;
     uint64_t fault_count;
     /* Called once for every frame that became durable. */

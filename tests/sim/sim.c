@@ -36,7 +36,13 @@ struct client {
     enum client_state state;
 };
 /* What was answered under one request id: every other answer to it must be the same. */
-struct name { bool used, answered, replied; struct client *first; uint8_t episode_id[16]; uint64_t cursor; enum outcome outcome; };
+struct name {
+    bool used, answered, replied;
+    struct client *first;
+    uint8_t episode_id[16];
+    uint64_t cursor;
+    enum outcome outcome;
+};
 struct record { bool durable, acked; uint8_t id[16]; struct sim_record seen; };
 struct sub { struct sim *sim; struct stream_sub *u; uint64_t next; bool odd_only, ended; uint32_t got; };
 
@@ -55,7 +61,9 @@ struct sim {
     bool crashing;
 };
 
-static struct { uint64_t seed, step, episodes, steps, faults, restarts, replies, infra, cached, conflicts, busy, preempted, streamed; } total;
+static struct {
+    uint64_t seed, step, episodes, steps, faults, restarts, replies, infra, cached, conflicts, busy, preempted, streamed;
+} total;
 
 void sim_require(bool ok, const char *invariant, const char *fmt, ...)
 {
@@ -81,7 +89,8 @@ static void on_durable(void *arg, uint64_t cursor, const uint8_t *payload, size_
     sim_require(cursor < RECORDS_MAX && n >= sizeof r, "sim", "more than %d records", RECORDS_MAX);
     memcpy(&r, payload, sizeof r);
     for (uint64_t c = 1; c < cursor; c++) {
-        sim_require(memcmp(s->records[c].id, r.episode_id, 16) != 0, "I2", "one episode is in the log at %" PRIu64 " and %" PRIu64, c, cursor);
+        sim_require(memcmp(s->records[c].id, r.episode_id, 16) != 0, "I2",
+                    "one episode is in the log at %" PRIu64 " and %" PRIu64, c, cursor);
         sim_require(r.request_id[0] == '\0' || strcmp(s->records[c].seen.request_id, r.request_id) != 0, "H20",
                     "request %s is in the log twice", r.request_id);
     }
@@ -100,20 +109,25 @@ static void check_verdict(struct sim *s, struct client *c, const struct engine_r
 {
     const struct verdict *v = r->verdict;
     enum outcome want = kind_outcome(kind_of(&c->r), c->r.control_before);
-    sim_require(r->cursor < s->durable_next && s->records[r->cursor].durable && memcmp(s->records[r->cursor].id, r->episode_id, 16) == 0,
-                "I3", "request \"%s\" is answered with record %" PRIu64 ", which is not in the log", r->request_id, r->cursor);
+    sim_require(r->cursor < s->durable_next && s->records[r->cursor].durable &&
+                    memcmp(s->records[r->cursor].id, r->episode_id, 16) == 0,
+                "I3", "request \"%s\" is answered with record %" PRIu64 ", which is not in the log", r->request_id,
+                r->cursor);
     struct record *rec = &s->records[r->cursor];
     rec->acked = true;
     sim_require(rec->seen.outcome == (uint32_t)v->outcome && rec->seen.has_reward == v->has_reward &&
                 (!v->has_reward || rec->seen.reward == v->reward), "I2", "the reply differs from record %" PRIu64, r->cursor);
-    sim_require(v->has_reward == outcome_has_reward(v->outcome), "I4", "outcome %s with has_reward %d", outcome_name(v->outcome), v->has_reward);
+    sim_require(v->has_reward == outcome_has_reward(v->outcome), "I4", "outcome %s with has_reward %d",
+                outcome_name(v->outcome), v->has_reward);
     if (v->outcome == OUTCOME_INFRA_ERROR) {
         sim_require(!v->has_reward && v->fault[0] != '\0', "I4", "our failure without a fault, or with a reward");
         sim_require(rec->seen.our_faults >= 3, "I4", "infra_error after %u failures of ours", rec->seen.our_faults);
         total.infra++;
     } else {
-        sim_require(v->outcome == want, "I4", "a patch that is %s is judged %s (%s)", outcome_name(want), outcome_name(v->outcome), v->reason);
-        sim_require(v->reward == (want == OUTCOME_RESOLVED ? 1.0 : 0.0), "I4", "outcome %s with reward %g", outcome_name(v->outcome), v->reward);
+        sim_require(v->outcome == want, "I4", "a patch that is %s is judged %s (%s)", outcome_name(want),
+                    outcome_name(v->outcome), v->reason);
+        sim_require(v->reward == (want == OUTCOME_RESOLVED ? 1.0 : 0.0), "I4", "outcome %s with reward %g",
+                    outcome_name(v->outcome), v->reward);
     }
     if (v->cached) {
         sim_require(v->limits_hit == 0 && (v->outcome == OUTCOME_RESOLVED || v->outcome == OUTCOME_UNRESOLVED), "cache",
@@ -123,7 +137,8 @@ static void check_verdict(struct sim *s, struct client *c, const struct engine_r
             found = memcmp(s->records[k].id, v->source_episode, 16) == 0 && !s->records[k].seen.cached &&
                     s->records[k].seen.outcome == (uint32_t)v->outcome;
         sim_require(found, "I2", "a cached answer names a run that is not in the log");
-        sim_require(!c->r.fresh || rec->seen.request_id[0] != '\0', "cache", "a fresh run was asked for and the answer is cached");
+        sim_require(!c->r.fresh || rec->seen.request_id[0] != '\0', "cache",
+                    "a fresh run was asked for and the answer is cached");
         total.cached++;
     }
 }
@@ -132,7 +147,8 @@ static void on_reply(void *arg, const struct engine_reply *r)
 {
     struct client *c = arg;
     struct sim *s = c->sim;
-    sim_require(c->state == C_WAITING, "I1", "request \"%s\" of client %d is answered again", c->request_id, (int)(c - s->clients));
+    sim_require(c->state == C_WAITING, "I1", "request \"%s\" of client %d is answered again", c->request_id,
+                (int)(c - s->clients));
     s->waiting--;
     if (s->crashing) {
         c->state = C_CRASHED;
@@ -140,7 +156,8 @@ static void on_reply(void *arg, const struct engine_reply *r)
     }
     c->state = C_REPLIED;
     total.replies++;
-    sim_require(strcmp(r->request_id, c->request_id) == 0 && strcmp(r->task_id, c->task_id) == 0, "I1", "an answer goes to another caller");
+    sim_require(strcmp(r->request_id, c->request_id) == 0 && strcmp(r->task_id, c->task_id) == 0, "I1",
+                "an answer goes to another caller");
     struct name *n = name_of(s, c->request_id);
     if (r->rc < 0) {
         sim_require(r->err->code == r->rc && r->err->msg[0] != '\0', "engine", "a refusal without a reason");
@@ -148,11 +165,13 @@ static void on_reply(void *arg, const struct engine_reply *r)
                     "request \"%s\" ended with %d %s", c->request_id, r->rc, r->err->msg);
         return;
     }
-    sim_require(strcmp(c->task_id, "missing") != 0 || r->verdict->outcome == OUTCOME_INFRA_ERROR, "engine", "a task that is not there has a verdict");
+    sim_require(strcmp(c->task_id, "missing") != 0 || r->verdict->outcome == OUTCOME_INFRA_ERROR, "engine",
+                "a task that is not there has a verdict");
     check_verdict(s, c, r);
     if (n == NULL)
         return;
-    sim_require(!n->answered || (memcmp(n->episode_id, r->episode_id, 16) == 0 && n->cursor == r->cursor && n->outcome == r->verdict->outcome),
+    sim_require(!n->answered || (memcmp(n->episode_id, r->episode_id, 16) == 0 && n->cursor == r->cursor &&
+                                 n->outcome == r->verdict->outcome),
                 "H20", "request %s has two different answers", c->request_id);
     n->answered = true;
     memcpy(n->episode_id, r->episode_id, 16);
@@ -183,7 +202,8 @@ static bool sub_deliver(void *arg, uint64_t cursor, const void *record, size_t n
     sim_require(cursor >= u->next, "I8", "a subscriber sees record %" PRIu64 " after %" PRIu64, cursor, u->next - 1);
     for (uint64_t c = u->next; c < cursor; c++)
         sim_require(u->odd_only && (s->records[c].id[0] & 1) == 0, "I8", "a subscriber was not given record %" PRIu64, c);
-    sim_require(cursor < s->durable_next && memcmp(record, s->records[cursor].id, 16) == 0, "I3", "record %" PRIu64 " is streamed and not durable", cursor);
+    sim_require(cursor < s->durable_next && memcmp(record, s->records[cursor].id, 16) == 0, "I3",
+                "record %" PRIu64 " is streamed and not durable", cursor);
     u->next = cursor + 1;
     total.streamed++;
     return !rng_permille(&s->rng, 100);
@@ -199,8 +219,13 @@ static void sub_ended(void *arg, int rc, const struct err *err)
 static void subscribe(struct sim *s, struct sub *u)
 {
     struct err err = { 0 };
-    struct stream_want want = { .cursor = u->next, .follow = u != &s->subs[SUBS - 1], .credit = rng_below(&s->rng, 20), .filter = sub_filter,
-                                .deliver = sub_deliver, .ended = sub_ended, .arg = u };
+    struct stream_want want = { .cursor = u->next,
+                                .follow = u != &s->subs[SUBS - 1],
+                                .credit = rng_below(&s->rng, 20),
+                                .filter = sub_filter,
+                                .deliver = sub_deliver,
+                                .ended = sub_ended,
+                                .arg = u };
     sim_require(stream_subscribe(&u->u, s->stream, &want, &err) == 0, "sim", "subscribe: %s", err.msg);
 }
 
@@ -230,8 +255,14 @@ static void boot(struct sim *s)
     struct trajlog_io io;
     struct engine_world world;
     struct trajlog_config log_config = { .segment_bytes = 30000, .record_bytes_max = 8000 };
-    struct engine_config config = { .slots = SLOTS, .queue_max = QUEUE_MAX, .arena_bytes_max = s->arena_bytes, .episode_bytes = EPISODE_BYTES,
-                                    .waiters_max = 64, .cache_entries_max = 16, .run_grace_ns = NS_PER_S, .backoff_ns = 10 * NS_PER_MS };
+    struct engine_config config = { .slots = SLOTS,
+                                    .queue_max = QUEUE_MAX,
+                                    .arena_bytes_max = s->arena_bytes,
+                                    .episode_bytes = EPISODE_BYTES,
+                                    .waiters_max = 64,
+                                    .cache_entries_max = 16,
+                                    .run_grace_ns = NS_PER_S,
+                                    .backoff_ns = 10 * NS_PER_MS };
     bool faults = s->disk.faults;
     s->disk.faults = false;                 /* a server that cannot read its disk does not start; nothing to see there */
     disk_io(&s->disk, &io);
@@ -251,7 +282,8 @@ static void boot(struct sim *s)
         engine_restore(s->engine, &head, cursor);
     }
     sim_require(rc == 0, "I2", "record %" PRIu64 " cannot be read: %s", place.cursor, err.msg);
-    sim_require(place.cursor == s->durable_next, "I2", "records %" PRIu64 " to %" PRIu64 " are lost", place.cursor, s->durable_next - 1);
+    sim_require(place.cursor == s->durable_next, "I2", "records %" PRIu64 " to %" PRIu64 " are lost", place.cursor,
+                s->durable_next - 1);
     sim_require(stream_new(&s->stream, s->world.log, &err) == 0, "sim", "stream: %s", err.msg);
     for (int i = 0; i < SUBS; i++)
         subscribe(s, &s->subs[i]);
@@ -290,11 +322,16 @@ static void fill_request(struct sim *s, struct client *c)
     snprintf(c->task_id, sizeof c->task_id, "%s", tasks[rng_permille(g, 30) ? 3 : rng_below(g, 3)]);
     c->patch[0] = (uint8_t)('A' + kind);
     c->patch[1] = (uint8_t)('0' + rng_below(g, 6));
-    c->r = (struct evaluate_request){ .request_id = c->request_id, .task_id = c->task_id, .patch = c->patch,
-                                      .patch_len = kind == KIND_EMPTY ? 0 : 2, .priority = rng_below(g, 10) < 5 ? 0 : 1 + rng_below(g, 2),
-                                      .fresh = rng_permille(g, 80), .control_before = kind == KIND_EMPTY && rng_permille(g, 300) };
+    c->r = (struct evaluate_request){ .request_id = c->request_id,
+                                      .task_id = c->task_id,
+                                      .patch = c->patch,
+                                      .patch_len = kind == KIND_EMPTY ? 0 : 2,
+                                      .priority = rng_below(g, 10) < 5 ? 0 : 1 + rng_below(g, 2),
+                                      .fresh = rng_permille(g, 80),
+                                      .control_before = kind == KIND_EMPTY && rng_permille(g, 300) };
     char all[128];
-    snprintf(all, sizeof all, "%s %c%c %d %d %u", c->task_id, c->patch[0], c->patch[1], c->r.fresh, c->r.control_before, c->r.priority);
+    snprintf(all, sizeof all, "%s %c%c %d %d %u", c->task_id, c->patch[0], c->patch[1], c->r.fresh, c->r.control_before,
+             c->r.priority);
     digest_of(&c->r.content, all, strlen(all));
 }
 
@@ -334,7 +371,8 @@ static void submit(struct sim *s)
     }
     if (name < NAMES) {
         struct name *n = &s->names[name];
-        sim_require(!conflicting || !n->answered, "H20", "%s was answered and another request under that id is admitted", c->request_id);
+        sim_require(!conflicting || !n->answered, "H20", "%s was answered and another request under that id is admitted",
+                    c->request_id);
         if (!n->answered && (!n->used || conflicting))
             n->first = c;                   /* the first was refused or lost: this one has the name now */
         n->used = true;
@@ -369,13 +407,14 @@ static void check(struct sim *s)
         used += e->e->arena.used;
         sim_require(e->e->arena.used <= e->e->arena.budget, "I6", "an episode uses more memory than it reserved");
     }
-    sim_require(st.slots_held + st.slots_scrubbing <= st.slots, "I5", "%u slots held, %u scrubbing of %u", st.slots_held, st.slots_scrubbing, st.slots);
+    sim_require(st.slots_held + st.slots_scrubbing <= st.slots, "I5", "%u slots held, %u scrubbing of %u", st.slots_held,
+                st.slots_scrubbing, st.slots);
     /* An answer that lies in the ring is known to the world and not yet to the engine. */
     if (!engine_has_events(s->engine))
         sim_require(st.slots_held == held && st.slots_scrubbing == closing, "I5", "engine: %u held, %u scrubbing; world: %u, %u",
                     st.slots_held, st.slots_scrubbing, held, closing);
-    sim_require(used <= st.arena_bytes && st.arena_bytes <= s->arena_bytes, "I6", "%zu bytes used, %zu reserved, budget %zu", used,
-                st.arena_bytes, s->arena_bytes);
+    sim_require(used <= st.arena_bytes && st.arena_bytes <= s->arena_bytes, "I6", "%zu bytes used, %zu reserved, budget %zu",
+                used, st.arena_bytes, s->arena_bytes);
     sim_require(st.queue_len <= QUEUE_MAX + SLOTS, "queue", "%u wait", st.queue_len);
     for (int q = 0; q < 2; q++)
         for (uint32_t k = 0; k < 3; k++)
@@ -437,8 +476,10 @@ static void settle(struct sim *s)
             s->now_ns = engine_deadline_ns(s->engine) > s->now_ns ? engine_deadline_ns(s->engine) : s->now_ns;
         engine_status(s->engine, &st);
         if (st.episodes == 0 && s->world.batch == NULL) {
-            sim_require(st.slots_held == 0 && st.slots_scrubbing == 0 && st.arena_bytes == 0 && st.active == 0 && st.joined == 0, "I5",
-                        "all is over: %u slots held, %u scrubbing, %zu bytes, %u active", st.slots_held, st.slots_scrubbing, st.arena_bytes, st.active);
+            sim_require(st.slots_held == 0 && st.slots_scrubbing == 0 && st.arena_bytes == 0 && st.active == 0 &&
+                            st.joined == 0,
+                        "I5", "all is over: %u slots held, %u scrubbing, %zu bytes, %u active", st.slots_held,
+                        st.slots_scrubbing, st.arena_bytes, st.active);
             break;
         }
         sim_require(rounds < 200000, "I1", "%u episodes never end", st.episodes);
@@ -457,7 +498,8 @@ static void settle(struct sim *s)
     }
     for (int i = 0; i < SUBS; i++)
         for (uint64_t c = s->subs[i].next; c < s->durable_next; c++)
-            sim_require(s->subs[i].odd_only && (s->records[c].id[0] & 1) == 0, "I8", "subscriber %d was never given record %" PRIu64, i, c);
+            sim_require(s->subs[i].odd_only && (s->records[c].id[0] & 1) == 0, "I8",
+                        "subscriber %d was never given record %" PRIu64, i, c);
 }
 
 static void life(uint64_t seed)
@@ -469,8 +511,11 @@ static void life(uint64_t seed)
     s->durable_next = 1;
     s->arena_bytes = (size_t)(seed % 3 == 0 ? 2 : 6) << 20;
     s->now_ns = NS_PER_S;
-    s->disk = (struct disk){ .rng = &s->rng, .capacity = SIZE_MAX / 2, .faults = true, .fault_permille = 10, .on_durable = on_durable, .arg = s };
-    s->world = (struct world){ .rng = &s->rng, .disk = &s->disk, .faults = true, .fault_permille = 60, .on_run = may_run, .arg = s };
+    s->disk = (struct disk){
+        .rng = &s->rng, .capacity = SIZE_MAX / 2, .faults = true, .fault_permille = 10, .on_durable = on_durable, .arg = s
+    };
+    s->world =
+        (struct world){ .rng = &s->rng, .disk = &s->disk, .faults = true, .fault_permille = 60, .on_run = may_run, .arg = s };
     for (int i = 0; i < SUBS; i++)
         s->subs[i] = (struct sub){ .sim = s, .next = 1, .odd_only = i == 1 };
     boot(s);
@@ -497,14 +542,18 @@ int main(int argc, char **argv)
 {
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, seeds = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : 1000;
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, seeds = argc > 2   ? strtoull(argv[2], NULL, 0)
+                                                                       : argc > 1 ? 1
+                                                                                  : 1000;
     uint64_t done = 0;
     for (; done < seeds && (argc > 1 || total.episodes < 12000); done++)
         life(seed + done);
     clock_gettime(CLOCK_MONOTONIC, &b);
-    printf("sim: %" PRIu64 " episodes, %" PRIu64 " steps, %" PRIu64 " faults injected, %" PRIu64 " restarts, %" PRIu64 " seeds from %" PRIu64 "; %" PRIu64
-           " replies (%" PRIu64 " infra_error, %" PRIu64 " cached), %" PRIu64 " busy, %" PRIu64 " conflicts, %" PRIu64 " preempted, %" PRIu64
-           " streamed; %.1f s\n", total.episodes, total.steps, total.faults, total.restarts, done, seed, total.replies, total.infra, total.cached, total.busy,
-           total.conflicts, total.preempted, total.streamed, (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9);
+    printf("sim: %" PRIu64 " episodes, %" PRIu64 " steps, %" PRIu64 " faults injected, %" PRIu64 " restarts, %" PRIu64
+           " seeds from %" PRIu64 "; %" PRIu64 " replies (%" PRIu64 " infra_error, %" PRIu64 " cached), %" PRIu64
+           " busy, %" PRIu64 " conflicts, %" PRIu64 " preempted, %" PRIu64 " streamed; %.1f s\n",
+           total.episodes, total.steps, total.faults, total.restarts, done, seed, total.replies, total.infra, total.cached,
+           total.busy, total.conflicts, total.preempted, total.streamed,
+           (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9);
     return 0;
 }

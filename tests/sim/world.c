@@ -215,7 +215,8 @@ static void answer_report(struct world *w, struct episode *e, int rc, const stru
         { .id = "t::one", .message = "", .evidence = "report_file", .status = TEST_PASSED },
         { .id = "t::two", .message = "", .evidence = "report_file", .status = TEST_PASSED },
     };
-    struct report_answer a = { .report = { .reader = "pytest/1", .tests = tests, .test_count = 2, .complete = true, .note = "" } };
+    struct report_answer a = { .report = {
+                                   .reader = "pytest/1", .tests = tests, .test_count = 2, .complete = true, .note = "" } };
     struct test_result *flood = NULL;
     if (k == KIND_BAD || k == KIND_EMPTY) {
         tests[0].status = TEST_FAILED;
@@ -313,7 +314,8 @@ void world_complete(struct world *w, uint32_t i)
     w->ops[i] = w->ops[--w->op_count];
     if (w->faults && o.kind != OP_CLOSE && rng_permille(w->rng, w->fault_permille)) {
         w->fault_count++;
-        rc = err_set(&err, codes[rng_below(w->rng, sizeof codes / sizeof codes[0])], "simulated failure of effect %d", (int)o.kind);
+        rc = err_set(&err, codes[rng_below(w->rng, sizeof codes / sizeof codes[0])], "simulated failure of effect %d",
+                     (int)o.kind);
     }
     answer(w, o, rc, &err);
 }

@@ -11,7 +11,17 @@
 void sim_require(bool ok, const char *invariant, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* What a patch does, by its first byte: the only truth the model needs. */
-enum patch_kind { KIND_GOOD, KIND_BAD, KIND_NO_APPLY, KIND_EMPTY, KIND_CRASHER, KIND_HANGS, KIND_NO_TESTS, KIND_FLOOD, KIND_COUNT };
+enum patch_kind {
+    KIND_GOOD,
+    KIND_BAD,
+    KIND_NO_APPLY,
+    KIND_EMPTY,
+    KIND_CRASHER,
+    KIND_HANGS,
+    KIND_NO_TESTS,
+    KIND_FLOOD,
+    KIND_COUNT
+};
 enum outcome kind_outcome(enum patch_kind kind, bool control_before);
 enum patch_kind kind_of(const struct evaluate_request *r);
 
