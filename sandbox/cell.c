@@ -66,7 +66,8 @@ static void limit(int what, uint64_t value)
 {
     if (value == 0)
         return;
-    struct rlimit r = { value, value }, now;
+    /* CPU: SIGXCPU first, the kill a second later, so that the end tells its cause. */
+    struct rlimit r = { value, what == RLIMIT_CPU ? value + 1 : value }, now;
     if (getrlimit(what, &now) == 0 && now.rlim_max < r.rlim_max)
         r.rlim_cur = r.rlim_max = now.rlim_max;
     setrlimit(what, &r);

@@ -11,7 +11,7 @@
 
 #define PREFIX "assay-jail."
 #define KEEP_CHARGED ((uint64_t)64 << 20)
-#define OWN_TASKS 3u            /* keeper, launcher, reaper: not the command's */
+#define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
 
 static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct" };
 
@@ -324,7 +324,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     if (put_number(s->memory_limit, limits->memory_bytes) < 0)
         return err_sys(err, ERR_SYS, "memory limit of %llu bytes", (unsigned long long)limits->memory_bytes);
     put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
-    if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS) < 0)
+    if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS(v2)) < 0)
         return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
     char quota[48];
     uint64_t us = (uint64_t)limits->cpu_percent * 1000;     /* of a period of 100 ms */

@@ -1,7 +1,10 @@
 /* How a run ends and what is told of it: real jail, real kernel. Cases H14 to H17 of the handed suite are here. */
 #include "tests/sandbox/box.h"
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static struct sandbox_client *client;
 
@@ -310,6 +313,33 @@ static void usage_is_measured(void **state)
     outcome_done(&o);
 }
 
+/* A host without control groups: rlimits stand in, and the result says so. */
+static void rlimits_stand_in(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || umount2("/sys", MNT_DETACH) < 0)
+            _exit(2);
+        struct sandbox_client *c = box_start(1);
+        struct sandbox_limits l = { .wall_ns = 20 * NS_PER_S, .memory_bytes = 200 * MIB, .cpu_ns = NS_PER_S, .pids = 20 };
+        struct outcome o = box_once(c, BOX_EMPTY, l, "python3 -c 'bytearray(300 << 20)' 2>&1 | tail -1");
+        bool good = o.result.enforced_by == 0 && strstr(o.output, "MemoryError") != NULL;
+        outcome_done(&o);
+        o = box_once(c, BOX_EMPTY, l, "while :; do :; done");
+        good = good && o.result.end == SANDBOX_END_SIGNAL && (o.result.limits_hit & SANDBOX_HIT_CPU);
+        outcome_done(&o);
+        o = box_once(c, BOX_EMPTY, l, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; do sleep 3 & done; echo all");
+        good = good && strstr(o.output, "all") == NULL;
+        outcome_done(&o);
+        sandbox_client_close(c);
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,7 +349,7 @@ int main(void)
         cmocka_unit_test(output_is_cut_in_the_middle), cmocka_unit_test(output_limit_ends_the_run),
         cmocka_unit_test(other_limits_hold), cmocka_unit_test(kill_ends_a_run),
         cmocka_unit_test(environment_is_fixed_and_can_be_added_to), cmocka_unit_test(interpreters_and_git_work),
-        cmocka_unit_test(usage_is_measured),
+        cmocka_unit_test(usage_is_measured), cmocka_unit_test(rlimits_stand_in),
     };
     return cmocka_run_group_tests_name("sandbox run", tests, start, stop);
 }
