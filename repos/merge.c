@@ -1,8 +1,10 @@
 /*
  * merge.c - base tree + model's patch + hidden tests, as one tree id and the edits that lead to it.
  *
- * The order is REWARD.md's: the model's patch onto the base; files that steer the test runner back to
- * the base; the hidden tests' files on top, whatever the model did at their paths. The hidden patch is
+ * The order is REWARD.md's: the model's patch onto the base; files that steer the test runner, and test
+ * files that hold required ids, back to the base; the hidden tests' files on top, whatever the model did at
+ * their paths. Code under test shares the runner's process in many frameworks and can do there what it likes;
+ * what is put back is what would change the run before any of it was imported. The hidden patch is
  * applied to the *base*, never to the model's tree: its result is what counts, so a model's own version
  * of a test file neither wins nor gets in the way. Nothing is written: the ids are computed in memory.
  */
@@ -11,11 +13,13 @@
 #include "repos/store.h"
 #include "repos/tree.h"
 #include <string.h>
+#include <strings.h>
 
 #define EDITS_MAX (2 * PATCH_OUTPUT_MAX)
 
 struct merging {
     struct tree *base, *model, *hidden;
+    const struct task *task;
     struct arena *a;
     struct patch_notes notes;
     bool  deletions;                /* the pass that writes edits: deletions go first */
@@ -50,33 +54,81 @@ static int apply_text(struct tree *t, struct tree *base, const char **out_reason
 
 /* --- files that steer the test runner --- */
 
-/* Imported by the interpreter at its start, in whatever form: module, package or compiled. */
-static bool is_site_module(const char *name, size_t n)
+/* `name` is one of these modules in whatever form: module, package, compiled. */
+static bool is_module(const char *name, size_t n, const char *const *modules)
 {
-    static const char *const modules[] = { "sitecustomize", "usercustomize" };
-    for (size_t i = 0; i < 2; i++) {
-        size_t len = strlen(modules[i]);
-        if (n >= len && memcmp(name, modules[i], len) == 0 && (n == len || name[len] == '.'))
+    for (; *modules != NULL; modules++) {
+        size_t len = strlen(*modules);
+        if (n >= len && memcmp(name, *modules, len) == 0 && (n == len || name[len] == '.'))
             return true;
     }
     return false;
 }
+
+static bool ends_in(const char *name, size_t n, const char *with)
+{
+    size_t k = strlen(with);
+    return n > k && strncasecmp(name + n - k, with, k) == 0;
+}
+
+/* Imported by the interpreter at its start. */
+static const char *const site_modules[] = { "sitecustomize", "usercustomize", NULL };
+/* The runner itself, which `python -m` looks for at the tree's top first. */
+static const char *const runner_modules[] = { "pytest", "_pytest", "pluggy", "iniconfig", "unittest", NULL };
 
 static bool is_protected(const char *path)
 {
     static const char *const names[] = { "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini" };
     for (const char *c = path; ; ) {
         size_t n = strcspn(c, "/");
-        if (is_site_module(c, n))
+        /* Compiled code wins over the source that it claims to be of. */
+        if (is_module(c, n, site_modules) || (n == 11 && memcmp(c, "__pycache__", n) == 0))
+            return true;
+        /* A distribution at the tree's top counts as installed there, with its plug-ins. */
+        bool installed = ends_in(c, n, ".dist-info") || ends_in(c, n, ".egg-info");
+        if (installed && (c[n] == '\0' || strcasecmp(c + n, "/entry_points.txt") == 0))
             return true;
         if (c[n] == '\0') {
             for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
                 if (strcmp(c, names[i]) == 0)
                     return true;
-            return n > 4 && strcmp(c + n - 4, ".pth") == 0;
+            return ends_in(c, n, ".pth") || ends_in(c, n, ".pyc");
         }
         c += n + 1;
     }
+}
+
+/* A module of the runner's name where the base has none; a project that is the runner may change it. */
+static int hides_runner(struct merging *m, const char *path, bool *out, struct err *err)
+{
+    size_t n = strcspn(path, "/");
+    *out = false;
+    if (!is_module(path, n, runner_modules))
+        return 0;
+    struct entry package, module;
+    size_t stem = strcspn(path, "./");
+    const char *name = arena_strndup(m->a, path, stem), *file = arena_printf(m->a, "%.*s.py", (int)stem, path);
+    if (name == NULL || file == NULL)
+        return err_set(err, ERR_LIMIT, "merge: out of memory");
+    int rc;
+    if ((rc = tree_look(m->base, &package, name, err)) < 0 || (rc = tree_look(m->base, &module, file, err)) < 0)
+        return rc;
+    *out = package.kind == ENTRY_NONE && module.kind == ENTRY_NONE;
+    return 0;
+}
+
+/* A test file of the base with required ids in it (`path::...`): who is judged by it does not write it. */
+static bool holds_required(const struct merging *m, const char *path)
+{
+    const struct str_list *lists[2] = { &m->task->fail_to_pass, &m->task->pass_to_pass };
+    size_t n = strlen(path);
+    if (!path_is_test(path))
+        return false;
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < lists[k]->count; i++)
+            if (strncmp(lists[k]->items[i], path, n) == 0 && strncmp(lists[k]->items[i] + n, "::", 2) == 0)
+                return true;
+    return false;
 }
 
 static bool may_configure(const char *path)
@@ -136,16 +188,20 @@ static int restore_protected(struct merging *m, struct err *err)
         const char *path = m->paths[i], *q = patch_quote(m->a, path);
         if (may_configure(path) && (rc = patch_note(&m->notes, m->a, err, "%s: changed by the patch; it may configure the test runner", q)) < 0)
             return rc;
-        if (!is_protected(path))
-            continue;
         struct entry was;
-        bool hidden_too = false;
-        if ((rc = tree_look(m->base, &was, path, err)) < 0 || (rc = as_base(m, m->hidden, path, &hidden_too, err)) < 0)
+        bool hidden_too = false, hides = false, steers = is_protected(path), judges = !steers && holds_required(m, path);
+        if ((rc = tree_look(m->base, &was, path, err)) < 0 || (rc = hides_runner(m, path, &hides, err)) < 0)
             return rc;
+        if (!steers && !hides && (!judges || was.kind == ENTRY_NONE))
+            continue;
+        if ((rc = as_base(m, m->hidden, path, &hidden_too, err)) < 0)
+            return rc;
+        if (judges && !hidden_too)
+            continue;
         rc = was.kind != ENTRY_NONE ? tree_put_id(m->model, path, &was, err) : tree_delete(m->model, path, err);
         if (rc == 0 && hidden_too)      /* else the hidden tests bring it, and say so */
-            rc = patch_note(&m->notes, m->a, err, was.kind != ENTRY_NONE ? "%s: test runner configuration, put back as it was"
-                            : "%s: test runner configuration, not taken", q);
+            rc = patch_note(&m->notes, m->a, err, judges ? "%s: holds required tests, put back as it was" : was.kind != ENTRY_NONE
+                            ? "%s: test runner configuration, put back as it was" : "%s: test runner configuration, not taken", q);
     }
     return rc;
 }
@@ -276,7 +332,7 @@ int merge_task_patch(struct merge *out, struct arena *a, const struct store *s, 
                      struct err *err)
 {
     struct merge result = { .outcome = MERGE_FAILED, .edits = { .max = EDITS_MAX }, .reason = "" };
-    struct merging m = { .a = a, .edits = &result.edits };
+    struct merging m = { .a = a, .task = t, .edits = &result.edits };
     int rc = merge_into(&result, &m, s, t, patch != NULL ? patch : "", n, err);
     if (rc < 0) {
         buf_done(&result.edits);

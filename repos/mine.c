@@ -26,7 +26,7 @@ static bool ends(const char *s, size_t n, const char *with)
 }
 
 /* Directories first, then the file's own name. */
-static bool test_file(const char *path)
+bool path_is_test(const char *path)
 {
     static const char *const dirs[] = { "test", "tests", "t", "xt", "spec", "specs", "__tests__", "testdata", NULL };
     static const char *const stems[] = { "test", "tests", "conftest", NULL };
@@ -63,7 +63,7 @@ static int take_delta(struct splitting *sp, git_diff *diff, size_t i, struct err
 {
     const git_diff_delta *d = git_diff_get_delta(diff, i);
     const char *path = d->status == GIT_DELTA_DELETED ? d->old_file.path : d->new_file.path;
-    unsigned side = test_file(path);
+    unsigned side = path_is_test(path);
     git_patch *p = NULL;
     git_buf b = { 0 };
     int rc = 0;

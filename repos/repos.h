@@ -56,6 +56,8 @@ MUST_CHECK int merge_task_patch(struct merge *out, struct arena *a, const struct
                                 const void *patch, size_t n, struct err *err);
 
 /* --- mining: mine.c --- */
+/* Does this path belong to the tests, by the conventions of the common runners? */
+bool path_is_test(const char *path);
 /* Split base..head of the repository at repo_dir into a source change and a test change (unified diffs, git format). */
 struct change_split { const char *base_commit, *patch, *test_patch; struct str_list test_files, source_files; };
 MUST_CHECK int mine_split(struct change_split *out, struct arena *a, const char *repo_dir, const char *base_rev,

@@ -193,7 +193,12 @@ static void merge__keeps_runner_files_and_hidden_tests(void **state)
     (void)state;
     struct fixture f;
     fixture_open(&f, "mkdir -p tests/sub; echo base >tests/conftest.py; echo old >tests/test_a.py; echo gone >tests/test_gone.py; echo 1 >src.py; "
-                     "echo cfg >setup.cfg; echo s >tests/sub/x.py");
+                     "echo cfg >setup.cfg; echo s >tests/sub/x.py; echo kept >tests/test_kept.py; echo free >tests/test_free.py; echo doc >doc.py; "
+                     "mkdir pluggy; touch pluggy/__init__.py");
+    static const char *fail_to_pass[] = { "tests/test_a.py::x", "tests/test_wanted.py::x", "doc.py::doc" };
+    static const char *pass_to_pass[] = { "tests/test_kept.py::T::x[tests/test_free.py::]", "tests/test_free.pyx" };
+    f.t.fail_to_pass = (struct str_list){ fail_to_pass, 3 };
+    f.t.pass_to_pass = (struct str_list){ pass_to_pass, 2 };
     f.t.test_patch = HEADS("tests/test_a.py") "@@ -1 +1 @@\n-old\n+official\n"
                      GIT("tests/test_gone.py") "deleted file mode 100644\n--- a/tests/test_gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
                      NEW("tests/new/test_b.py") "@@ -0,0 +1 @@\n+official b\n" NEW("tests/new/conftest.py") "@@ -0,0 +1 @@\n+official conftest\n";
@@ -208,12 +213,30 @@ static void merge__keeps_runner_files_and_hidden_tests(void **state)
         { SRC NEW("a/b/sitecustomize/__init__.py") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "a", NULL, "not taken" },
         { SRC NEW("usercustomize.py") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "usercustomize.py", NULL, "not taken" },
         { SRC NEW("lib/evil.pth") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "lib/evil.pth", NULL, "not taken" },
+        { SRC NEW("__pycache__/src.cpython-311.pyc") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "__pycache__", NULL, "not taken" },
+        { SRC NEW("a/src.pyc") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "a", NULL, "not taken" },
+        { SRC NEW("e.dist-info/entry_points.txt") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "e.dist-info", NULL, "not taken" },
+        { SRC NEW("lib/E.EGG-INFO/Entry_Points.txt") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "lib", NULL, "not taken" },
+        { SRC GIT("e.egg-info") "new file mode 120000\n--- /dev/null\n+++ b/e.egg-info\n@@ -0,0 +1 @@\n+src\n\\ No newline at end of file\n",
+          MERGE_APPLIED, "e.egg-info", NULL, "not taken" },
+        { SRC NEW("e.dist-info/METADATA") "@@ -0,0 +1 @@\n+fine\n", MERGE_APPLIED, "e.dist-info/METADATA", "fine\n", NULL },
+        { SRC NEW("pytest.py") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "pytest.py", NULL, "not taken" },
+        { SRC NEW("_pytest/__init__.py") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "_pytest", NULL, "not taken" },
+        { SRC NEW("pluggy/new.py") "@@ -0,0 +1 @@\n+fine\n", MERGE_APPLIED, "pluggy/new.py", "fine\n", NULL },    /* the project itself */
+        { SRC NEW("pytest_helpers.py") "@@ -0,0 +1 @@\n+fine\n", MERGE_APPLIED, "pytest_helpers.py", "fine\n", NULL },
         { SRC NEW("tox.ini") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "tox.ini", NULL, "not taken" },
         { SRC GIT("conftest.py") "new file mode 120000\n--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1 @@\n+src.py\n\\ No newline at end of file\n",
           MERGE_APPLIED, "conftest.py", NULL, "not taken" },
         { SRC NEW("tests/new/conftest.py") "@@ -0,0 +1 @@\n+evil\n", MERGE_APPLIED, "tests/new/conftest.py", "official conftest\n", NULL },
         { HEADS("setup.cfg") "@@ -1 +1 @@\n-cfg\n+other\n", MERGE_APPLIED, "setup.cfg", "other\n", "setup.cfg: changed by the patch" },
         { SRC NEW("myconftest.py") "@@ -0,0 +1 @@\n+fine\n", MERGE_APPLIED, "myconftest.py", "fine\n", NULL },
+        /* test files with required ids */
+        { SRC HEADS("tests/test_kept.py") "@@ -1 +1 @@\n-kept\n+mine\n", MERGE_APPLIED, "tests/test_kept.py", "kept\n", "test_kept.py: holds required tests, put back" },
+        { SRC GIT("tests/test_kept.py") "deleted file mode 100644\n--- a/tests/test_kept.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-kept\n",
+          MERGE_APPLIED, "tests/test_kept.py", "kept\n", "put back" },
+        { SRC HEADS("tests/test_free.py") "@@ -1 +1 @@\n-free\n+mine\n", MERGE_APPLIED, "tests/test_free.py", "mine\n", NULL },
+        { SRC HEADS("doc.py") "@@ -1 +1 @@\n-doc\n+better\n", MERGE_APPLIED, "doc.py", "better\n", NULL },      /* doctests: the source itself */
+        { SRC NEW("tests/test_wanted.py") "@@ -0,0 +1 @@\n+mine\n", MERGE_APPLIED, "tests/test_wanted.py", "mine\n", NULL },
         /* hidden tests */
         { SRC, MERGE_APPLIED, "tests/test_a.py", "official\n", NULL },
         { SRC, MERGE_APPLIED, "tests/test_gone.py", NULL, NULL },
