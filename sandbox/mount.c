@@ -19,14 +19,14 @@
 #define STORE_INODES_FIRST UINT64_C(100000)
 #define CLONE_FLAGS (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
 
-/* What a sandbox needs beside /usr: name, mode, owned by uid 0 inside? */
+/* The root beside the host's layers: name, mode, owned by uid 0 inside? Made once per keeper, a lower layer of every root. */
 struct place { const char *path; mode_t mode; bool inside; };
 static const struct place skeleton[] = {
     { "assay", 0755, false },           /* owned by nobody inside: cannot be moved away */
     { "assay/report", 0755, true },
     { "assay/store", 0700, false },
     { "dev", 0755, true }, { "dev/pts", 0755, false }, { "dev/shm", 01777, true },
-    { "etc", 0755, true }, { "home", 0755, true }, { "home/sandbox", 0755, true },
+    { "home", 0755, true }, { "home/sandbox", 0755, true },
     { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false },
     { "testbed", 0755, true }, { "tmp", 01777, true },
     { "var", 0755, true }, { "var/tmp", 01777, true }, { "var/lib", 0755, true }, { "var/cache", 0755, true },
@@ -41,12 +41,12 @@ static const struct link dev_links[] = {
     { "fd", "/proc/self/fd" }, { "stdin", "/proc/self/fd/0" }, { "stdout", "/proc/self/fd/1" },
     { "stderr", "/proc/self/fd/2" }, { "ptmx", "pts/ptmx" },
 };
-/* Parts of /proc that tell of the host or reach into it. The uid behind is unprivileged: these are a second fence. */
+/* Parts of /proc that anyone may read and that tell of the host. What only root may open (kcore, sysrq-trigger, kmsg,
+ * timer_list ...) is closed already: the uid behind a sandbox owns nothing of /proc. */
 static const char *const masked_files[] = {
-    "kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "sched_debug", "kmsg", "kallsyms", "config.gz",
-    "cmdline", "interrupts", "modules", "iomem", "ioports", "diskstats", "partitions", "vmallocinfo", "slabinfo",
+    "keys", "key-users", "kallsyms", "config.gz", "cmdline", "interrupts", "modules", "diskstats", "partitions",
 };
-static const char *const masked_dirs[] = { "acpi", "scsi", "fs", "bus", "irq", "asound", "driver", "dynamic_debug" };
+static const char *const masked_dirs[] = { "acpi", "scsi", "fs", "bus", "irq", "asound", "driver" };
 
 static int openat2_beneath(int dir, const char *path, int flags)
 {
@@ -120,9 +120,9 @@ int mount_jail(struct err *err)
     own_fd fd = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     if (fd < 0)
         return fd;
-    if (mkdirat(fd, "etc", 0755) < 0 || mkdirat(fd, "keeper", 0700) < 0)
+    if (mkdirat(fd, "top", 0755) < 0 || mkdirat(fd, "top/etc", 0755) < 0 || mkdirat(fd, "keeper", 0700) < 0)
         return err_sys(err, ERR_SYS, "etc template");
-    own_fd etc = openat(fd, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    own_fd etc = openat(fd, "top/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = etc < 0 ? err_sys(err, ERR_SYS, "etc template") : etc_fill(etc, err);
     return rc < 0 ? rc : attach(fd, AT_FDCWD, "tmp", err);
 }
@@ -141,13 +141,49 @@ int mount_clone(int fd, int userns, bool *out_own, struct err *err)
     return give_fd(&tree);
 }
 
+static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit, bool inside, struct err *err)
+{
+    if (mkdirat(dir, path, mode) < 0)
+        return err_sys(err, ERR_SYS, "directory %s", path);
+    if ((mode & 01000) && fchmodat(dir, path, mode, 0) < 0)
+        return err_sys(err, ERR_SYS, "mode of %s", path);
+    if (inside && fchownat(dir, path, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "owner of %s", path);
+    return 0;
+}
+
+/* Directories, links and device nodes of a root, ready to be a lower layer. */
+static int fill_skeleton(int root, const struct kit *kit, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof skeleton / sizeof skeleton[0]; i++)
+        rc = own_by(root, skeleton[i].path, skeleton[i].mode, kit, skeleton[i].inside, err);
+    for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++)
+        rc = own_by(root, kit->plan.layers[i], 0755, kit, true, err);
+    for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
+        if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
+            rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
+    own_fd dev = rc < 0 ? -1 : openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
+    if (dev < 0)
+        return rc < 0 ? rc : err_sys(err, ERR_SYS, "/dev");
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
+        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+            fchownat(dev, nodes[i].name, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
+            return err_sys(err, ERR_SYS, "device %s", nodes[i].name);
+    for (size_t i = 0; i < sizeof dev_links / sizeof dev_links[0]; i++)
+        if (symlinkat(dev_links[i].target, dev, dev_links[i].name) < 0)
+            return err_sys(err, ERR_SYS, "device link %s", dev_links[i].name);
+    return 0;
+}
+
 int mount_keeper(struct kit *kit, struct err *err)
 {
     static const char *const size[][2] = { { "size", "1m" }, { "mode", "0755" }, { NULL, NULL } };
-    static const char *const dirs[] = { "lower", "lower/etc", "store", "root", "empty" };
+    static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton" };
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_DENIED, "private mount namespace");
-    own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    umask(0);
+    own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID, err);
     if (top < 0)
         return top;
     int rc = attach(top, AT_FDCWD, "tmp/keeper", err);
@@ -157,8 +193,8 @@ int mount_keeper(struct kit *kit, struct err *err)
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
-        snprintf(from, sizeof from, "/%s", etc ? "tmp/etc" : kit->plan.layers[i]);
-        snprintf(to, sizeof to, "lower/%s", etc ? "etc" : kit->plan.layers[i]);
+        snprintf(from, sizeof from, "/%s", etc ? "tmp/top" : kit->plan.layers[i]);
+        snprintf(to, sizeof to, "lower/%s", etc ? "top" : kit->plan.layers[i]);
         if (!etc && mkdirat(top, to, 0755) < 0)
             return err_sys(err, ERR_SYS, "keeper's directories");
         /* /opt holds what was put there by hand: it keeps its owners, so files closed to all stay closed. */
@@ -171,6 +207,9 @@ int mount_keeper(struct kit *kit, struct err *err)
             kit->plan.own |= UINT32_C(1) << i;
         rc = attach(clone, top, to, err);
     }
+    own_fd root = rc < 0 ? -1 : openat(top, "skeleton", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (rc == 0)
+        rc = root < 0 ? err_sys(err, ERR_SYS, "skeleton") : fill_skeleton(root, kit, err);
     if (rc < 0)
         return rc;
     if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
@@ -178,21 +217,10 @@ int mount_keeper(struct kit *kit, struct err *err)
     return 0;
 }
 
-static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit, bool inside, struct err *err)
-{
-    if (mkdirat(dir, path, mode) < 0)
-        return err_sys(err, ERR_SYS, "directory %s", path);
-    if ((mode & 01000) && fchmodat(dir, path, mode, 0) < 0)
-        return err_sys(err, ERR_SYS, "mode of %s", path);
-    if (inside && fchownat(dir, path, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "owner of %s", path);
-    return 0;
-}
-
 /* An overlay of `lower` (below the cwd) with upper and work directories of its own in the store, all relative to
  * the cwd `base`, so that no absolute path is needed. */
 static int overlay_make(const char *lower, const char *name, const char *store, const struct kit *kit, bool own,
-                        struct err *err)
+                        unsigned attrs, struct err *err)
 {
     char upper[64], work[64];
     snprintf(upper, sizeof upper, "%sup/%s", store, name);
@@ -207,28 +235,14 @@ static int overlay_make(const char *lower, const char *name, const char *store, 
         { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { "?volatile", NULL },
         { NULL, NULL },
     };
-    return fresh("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    return fresh("overlay", options, MOUNT_ATTR_NOSUID | attrs, err);
 }
 
 static int overlay(const char *lower, const char *name, const char *store, int dir, const struct kit *kit, bool own,
                    struct err *err)
 {
-    own_fd fd = overlay_make(lower, name, store, kit, own, err);
+    own_fd fd = overlay_make(lower, name, store, kit, own, MOUNT_ATTR_NODEV, err);
     return fd < 0 ? fd : attach(fd, dir, name, err);
-}
-
-static int fill_dev(int dev, const struct kit *kit, struct err *err)
-{
-    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
-        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
-            fchownat(dev, nodes[i].name, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
-            return err_sys(err, ERR_SYS, "device %s", nodes[i].name);
-    for (size_t i = 0; i < sizeof dev_links / sizeof dev_links[0]; i++)
-        if (symlinkat(dev_links[i].target, dev, dev_links[i].name) < 0)
-            return err_sys(err, ERR_SYS, "device link %s", dev_links[i].name);
-    static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    own_fd fd = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
-    return fd < 0 ? fd : attach(fd, dev, "pts", err);
 }
 
 /* Make `root` the root of this namespace and let the old one go. */
@@ -239,58 +253,53 @@ static int enter(int root, struct err *err)
     return 0;
 }
 
+/* A directory of the store, owned by uid 0 inside, mounted at `at` in the root. */
+static int store_dir(int store, const char *name, mode_t mode, int root, const char *at, const struct kit *kit, struct err *err)
+{
+    int rc = own_by(store, name, mode, kit, true, err);
+    if (rc < 0)
+        return rc;
+    own_fd fd = open_tree(store, name, CLONE_FLAGS);
+    return fd < 0 ? err_sys(err, ERR_SYS, "directory for /%s", at) : attach(fd, root, at, err);
+}
+
 int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
     static const char *const options[][2] = { { "size", "256m" }, { "nr_inodes", "100000" }, { "mode", "0755" }, { NULL, NULL } };
+    static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
+    static const char *const dirs[] = { "up", "work", "tree", "lower" };
     *w = (struct world){ .store = -1, .report = -1, .disk_bytes = STORE_BYTES_FIRST, .disk_inodes = STORE_INODES_FIRST };
     umask(0);
     own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
     int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);
-    if (rc < 0)
-        return rc;
-    if (mkdirat(store, "up", 0755) < 0 || mkdirat(store, "work", 0755) < 0 || mkdirat(store, "tree", 0755) < 0 ||
-        mkdirat(store, "lower", 0755) < 0)
-        return err_sys(err, ERR_SYS, "store directories");
-    rc = own_by(store, "root", 0755, kit, true, err);
-    if (rc < 0)
-        return rc;
-    own_fd root = open_tree(store, "root", CLONE_FLAGS);
-    if (root < 0)
-        return err_sys(err, ERR_SYS, "root skeleton");
-    for (size_t i = 0; rc == 0 && i < sizeof skeleton / sizeof skeleton[0]; i++)
-        rc = own_by(root, skeleton[i].path, skeleton[i].mode, kit, skeleton[i].inside, err);
-    for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
-        if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
-            rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
-    if (rc == 0)
-        rc = attach(root, AT_FDCWD, "root", err);
-    for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
-        const char *name = i < kit->plan.layer_count ? kit->plan.layers[i] : "etc";
-        bool own = (kit->plan.own >> i) & 1;
+    for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
+        if (mkdirat(store, dirs[i], 0755) < 0)
+            rc = err_sys(err, ERR_SYS, "store directories");
+    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", "root", "store/", kit, true, 0, err);
+    rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
+    for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
         char lower[32];
-        snprintf(lower, sizeof lower, "lower/%s", name);
-        if (i < kit->plan.layer_count)
-            rc = own_by(root, name, 0755, kit, true, err);
-        if (rc == 0)
-            rc = overlay(lower, name, "store/", root, kit, own, err);
+        snprintf(lower, sizeof lower, "lower/%s", kit->plan.layers[i]);
+        rc = overlay(lower, kit->plan.layers[i], "store/", root, kit, (kit->plan.own >> i) & 1, err);
     }
+    if (rc == 0)
+        rc = store_dir(store, "report", 0755, root, "assay/report", kit, err);
+    if (rc == 0)
+        rc = store_dir(store, "tmp", 01777, root, "tmp", kit, err);
     if (rc < 0)
         return rc;
-    own_fd dev = openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
-    rc = dev < 0 ? err_sys(err, ERR_SYS, "/dev") : fill_dev(dev, kit, err);
-    if (rc < 0)
-        return rc;
+    own_fd ptys = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+    rc = ptys < 0 ? ptys : attach(ptys, root, "dev/pts", err);
     /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
-    own_fd empty = open_tree(AT_FDCWD, "empty", CLONE_FLAGS);
-    if (empty < 0)
-        return err_sys(err, ERR_SYS, "cover of the store");
-    rc = attach(store, root, "assay/store", err);
+    own_fd empty = rc < 0 ? -1 : open_tree(AT_FDCWD, "empty", CLONE_FLAGS);
+    if (rc == 0)
+        rc = empty < 0 ? err_sys(err, ERR_SYS, "cover of the store") : attach(store, root, "assay/store", err);
     if (rc == 0)
         rc = attach(empty, root, "assay/store", err);
     if (rc < 0)
         return rc;
-    w->report = openat2_beneath(root, "assay/report", O_RDONLY | O_DIRECTORY);
     struct stat st;
+    w->report = openat(store, "report", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (w->report < 0 || fstat(w->report, &st) < 0)
         return err_sys(err, ERR_SYS, "report directory");
     w->report_empty = st.st_size;
@@ -322,19 +331,20 @@ static int ready_file(int root, const char *path, struct err *err)
 
 int mount_root(struct world *w, const struct kit *kit, int lower, struct err *err)
 {
-    static const char *const dirs[] = { "assay", "dev", "tmp", "run", "home" };     /* from the skeleton, writable */
+    /* From the host's root as it was made; the order matters: a mount below one follows it. */
+    static const char *const dirs[] = { "assay", "assay/report", "dev", "tmp", "run", "home" };
     static const char *const empty[] = { "etc", "proc", "sys", "testbed" };
     static const char *const files[] = { "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group" };
     own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (old < 0 || fchdir(w->store) < 0)
         return err_sys(err, ERR_SYS, "store");
     int rc = attach(lower, AT_FDCWD, "lower", err);
-    own_fd root = rc < 0 ? rc : overlay_make("lower", "root", "", kit, true, err);
+    own_fd root = rc < 0 ? rc : overlay_make("lower", "image", "", kit, true, MOUNT_ATTR_NODEV, err);
     rc = root < 0 ? err->code : attach(root, old, "testbed", err);
     for (size_t i = 0; rc == 0 && i < sizeof empty / sizeof empty[0]; i++)
         rc = ready_dir(root, empty[i], err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++) {
-        rc = ready_dir(root, dirs[i], err);
+        rc = strchr(dirs[i], '/') != NULL ? 0 : ready_dir(root, dirs[i], err);
         own_fd fd = rc < 0 ? -1 : open_tree(old, dirs[i], CLONE_FLAGS | (strcmp(dirs[i], "dev") == 0 ? AT_RECURSIVE : 0u));
         if (rc == 0)
             rc = fd < 0 ? err_sys(err, ERR_SYS, "skeleton /%s", dirs[i]) : attach(fd, root, dirs[i], err);

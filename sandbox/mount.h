@@ -4,9 +4,9 @@
  * Three mount namespaces lie behind a sandbox. The jail's (private copy of the host's) holds the
  * template of /etc. The keeper's holds only the read-only lower layers, idmapped so that files of
  * root belong to the slot's uid, so a launcher's copy of it costs a handful of mounts. The
- * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written, i.e. the
- * root skeleton and the upper layers; one overlay per lower layer goes on top, so that inodes (and
- * with them file locks) are never shared with host or neighbours. The store itself is mounted
+ * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
+ * is an overlay of the keeper's skeleton and the /etc template, and one overlay per layer goes on
+ * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
  * below /assay and covered by an empty directory, out of reach but usable by descriptor.
  * Paths of the image are resolved without symbolic links before anything is mounted on them.
  */
