@@ -321,6 +321,7 @@ int rl_run(struct rl_result *out, const struct rl_config *c, const struct rl_tas
     rc = ranks->rank == 0 ? lead(&r, progress, err) : follow(&r, err);
     if (rc < 0)
         return rc;
-    *out = (struct rl_result){ .version = r.version, .steps = r.step, .reports = give_ptr(&r.reports) };
+    *out = (struct rl_result){ .version = r.version, .steps = r.step };
+    out->reports = give_ptr(&r.reports);
     return 0;
 }
