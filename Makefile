@@ -22,19 +22,24 @@ DEPS_BUILD := build-essential pkg-config libuv1-dev libseccomp-dev libcap-dev li
               protobuf-c-compiler protobuf-compiler libnghttp2-dev libsqlite3-dev libjansson-dev libssl-dev \
               libexpat1-dev libopenblas-dev libcmocka-dev zlib1g-dev
 DEPS_RUN   := git ca-certificates python3 python3-venv python3-pip python3-pytest perl
-DEPS_TEST  := bubblewrap cppcheck
+DEPS_TEST  := bubblewrap cppcheck procps
 CHECKED    := libuv:libuv1-dev libseccomp:libseccomp-dev libcap:libcap-dev libgit2:libgit2-dev \
               libprotobuf-c:libprotobuf-c-dev libnghttp2:libnghttp2-dev sqlite3:libsqlite3-dev \
               jansson:libjansson-dev libcrypto:libssl-dev expat:libexpat1-dev openblas:libopenblas-dev \
               cmocka:libcmocka-dev zlib:zlib1g-dev
-# Goals that need no libraries; every other goal first names what is missing and what brings it.
-ifneq ($(filter-out deps clean demo help,$(or $(MAKECMDGOALS),all)),)
+TOOLS      := gcc:build-essential protoc-c:protobuf-c-compiler
+# Goals that need no libraries read no room's rules; every other goal first names what is missing and what brings it.
+ROOMS := $(if $(filter-out deps clean demo help,$(or $(MAKECMDGOALS),all)),base proto sandbox repos rollout learner tests)
+ifneq ($(ROOMS),)
 ifeq ($(shell command -v pkg-config),)
-$(error pkg-config not found: run `make deps`, or apt-get install pkg-config)
+$(error pkg-config not found: run `make deps`, or apt-get install $(DEPS_BUILD))
 endif
-MISSING := $(strip $(foreach c,$(CHECKED),$(shell pkg-config --exists $(firstword $(subst :, ,$c)) || echo $(lastword $(subst :, ,$c)))))
+pkg_of   = $(lastword $(subst :, ,$(1)))
+name_of  = $(firstword $(subst :, ,$(1)))
+MISSING := $(strip $(foreach c,$(TOOLS),$(if $(shell command -v $(call name_of,$(c))),,$(call pkg_of,$(c)))) \
+             $(foreach c,$(CHECKED),$(shell pkg-config --exists $(call name_of,$(c)) || echo $(call pkg_of,$(c)))))
 ifneq ($(MISSING),)
-$(error libraries not found: run `make deps`, or apt-get install $(MISSING))
+$(error not installed: run `make deps`, or apt-get install $(MISSING))
 endif
 endif
 
@@ -51,7 +56,7 @@ UNIT_TESTS :=
 .PHONY: all bins deps clean test check bench demo help
 all: bins
 
-include $(wildcard base/room.mk proto/room.mk sandbox/room.mk repos/room.mk rollout/room.mk learner/room.mk tests/room.mk)
+include $(addsuffix /room.mk,$(ROOMS))
 
 bins: $(BINS)
 units: $(UNIT_TESTS)
@@ -59,9 +64,20 @@ units: $(UNIT_TESTS)
 deps:
 	@missing=; for p in $(DEPS_BUILD) $(DEPS_RUN) $(DEPS_TEST); do \
 	  dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then echo "installing:$$missing"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
-	else echo "all packages are there"; fi
+	if [ -z "$$missing" ]; then echo "all packages are there"; exit 0; fi; \
+	mkdir -p build; echo "installing$$missing (log: build/deps.log)"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; } \
+	  >build/deps.log 2>&1 </dev/null || { tail -n 20 build/deps.log; echo "make deps: apt-get failed; the whole log is build/deps.log"; exit 1; }
+
+# The main job; each step is a make of its own, because the first one brings what the second needs.
+demo:
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -j2 bins upstream
+	@/usr/bin/python3 tests/demo.py
 
 clean:
 	rm -rf build
+
+help:
+	@echo "make: build into build/bin    make demo: install, build, run the main job    make test    make check    make bench [ONLY=NAME]"
+	@echo "make deps: install packages   make cuda: the GPU backend   make fuzz   make clean   (MODE=debug, SAN=address,undefined, V=1)"

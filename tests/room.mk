@@ -3,7 +3,7 @@ VENV_OK := build/venv/.ok
 PIP_TEST := grpcio grpcio-tools protobuf pytest
 T ?=
 
-.PHONY: test venv upstream demo bench check
+.PHONY: test venv upstream bench check
 venv: $(VENV_OK)
 $(VENV_OK): tests/room.mk
 	@test -x $(PY) || /usr/bin/python3 -m venv build/venv
@@ -19,11 +19,6 @@ $(UPSTREAM_OK): tests/upstream/fetch.py $(wildcard tests/upstream/*.json)
 
 test: bins units venv pystubs upstream
 	@tests/run $(B) $(UNIT_TESTS) $(if $(T),-- $(T))
-
-demo:
-	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j2 bins upstream
-	@/usr/bin/python3 tests/demo.py
 
 # One line a figure; ONLY=NAME runs one. Peers are what the machine has (bubblewrap, pytest, grpcio, torch).
 BENCHES += tests/bench/bench_verdict.py
