@@ -224,7 +224,7 @@ static void merge__does_what_git_apply_does(void **state)
     (void)state;
     const char *seed = getenv("SEED"), *rounds = getenv("ROUNDS");
     uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 20261201;
-    int n = rounds != NULL ? atoi(rounds) : 320, applied = 0;
+    int n = rounds != NULL ? atoi(rounds) : 304, applied = 0;
     struct fixture f;
     char dir[4200], cmd[2000];
     fixture_open(&f, "echo seed >.keep");
@@ -276,8 +276,64 @@ static void merge__does_what_git_apply_does(void **state)
     assert_true(applied * 10 >= n * 9);
 }
 
+/*
+ * The same patch on a file that has drifted: what applies without a finding must be what git makes of it, and what
+ * git refuses is never applied silently. Where lines repeat, git may take another place than ours; ours says so.
+ */
+static void merge__is_never_bolder_than_git_in_silence(void **state)
+{
+    (void)state;
+    const char *seed = getenv("SEED"), *rounds = getenv("ROUNDS");
+    uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 20261202;
+    int n = rounds != NULL ? atoi(rounds) : 60, same = 0, refused = 0, told = 0;
+    struct fixture f;
+    char dir[4200];
+    fixture_open(&f, "echo seed >.keep");
+    snprintf(dir, sizeof dir, "%s/repos/r", f.top);
+    for (int round = 0; round < n; round++) {
+        rng = first + (uint64_t)round * 7919;
+        rnd(2);
+        struct text t = { 0 }, drifted = { 0 };
+        new_text(&t);
+        drifted = t;
+        for (uint32_t i = 0; i < t.n; i++)
+            assert_non_null(drifted.line[i] = strdup(t.line[i]));
+        write_text(dir, "f", &t, false);
+        change_text(&t);
+        write_text(dir, "g", &t, false);
+        change_text(&drifted);
+        write_text(dir, "h", &drifted, false);
+        if (sh(dir, "git diff --no-index -- f g >../../patch || true; sed -i -e '1,4s|/[fg]$|/f|' -e '1s|.*|diff --git a/f b/f|' ../../patch; rm g; mv h f; git add -A; "
+                    "git commit -q --allow-empty -m d; git rev-parse HEAD >../../head; rm -f ../../git; if git apply ../../patch 2>/dev/null; then cp f ../../git; fi; git checkout -q .") != 0)
+            fail_msg("round %d", round);
+        fixture_import(&f);
+        size_t patch_n = 0, git_n = 0, our_n = 0;
+        char *patch = slurp(f.top, "patch", &patch_n), *git = slurp(f.top, "git", &git_n);
+        fixture_merge(&f, patch, patch_n);
+        char *ours = f.m.outcome == MERGE_FAILED ? NULL : slurp(f.top, "out/f", &our_n);
+        if (ours == NULL)
+            refused++;
+        else if (git != NULL && git_n == our_n && memcmp(git, ours, git_n) == 0)
+            same++;
+        else if (f.m.findings.count > 0)
+            told++;
+        else if (patch_n > 0)
+            fail_msg("seed %llu round %d: applied without a finding, git %s; see %s", (unsigned long long)first, round,
+                     git == NULL ? "refuses" : "makes something else", f.top);
+        free(patch);
+        free(git);
+        free(ours);
+        drop_text(&t);
+        drop_text(&drifted);
+        arena_done(&f.a);
+    }
+    fixture_close(&f);
+    print_message("%d rounds: %d as git, %d refused, %d with a finding\n", n, same, refused, told);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(merge__does_what_git_apply_does) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(merge__does_what_git_apply_does),
+                                        cmocka_unit_test(merge__is_never_bolder_than_git_in_silence) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
