@@ -220,7 +220,11 @@ static int open_in(const char *dir, const char *file, int flags)
 static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, char *out, size_t size, struct err *err)
 {
     snprintf(out, size, "%s/slot-%u", h->base[controller], slot);
-    if (mkdir(out, 0755) < 0 && errno != EEXIST)
+    int rc = mkdir(out, 0755);
+    /* An empty group may be swept away by a tidy neighbour before its first process joins. */
+    if (rc < 0 && errno == ENOENT && (mkdir(h->base[controller], 0755) == 0 || errno == EEXIST))
+        rc = mkdir(out, 0755);
+    if (rc < 0 && errno != EEXIST)
         return err_sys(err, ERR_SYS, "control group %s", out);
     return 0;
 }

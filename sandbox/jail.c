@@ -463,6 +463,7 @@ static int jail_main(struct jail *j)
 {
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpriority(PRIO_PROCESS, 0, -10);          /* who keeps the limits must not wait behind those they are for */
     set_defaults(j);
     int rc = open_all(j, &err);
     if (rc < 0 && !j->greeted) {

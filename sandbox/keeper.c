@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -52,6 +53,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "keeper");
+    setpriority(PRIO_PROCESS, 0, 0);
     int rc = cgroup_entered;
     if (rc < 0)
         err = *why;

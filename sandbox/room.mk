@@ -7,11 +7,13 @@ $(B)/libsandbox.a: $(SANDBOX_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
 
 # The jail links base and libseccomp and nothing else; tests/sandbox/life_test.c holds it to that.
+# Static, because the jail forks for each sandbox and a fork pays for every mapping (sanitizers cannot be linked so).
+JAIL_STATIC := $(if $(SAN),,-static-pie)
 BINS += $(BIN)/assay-jail
 $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lseccomp
+	$(Q)$(CC) $(LDFLAGS) $(JAIL_STATIC) -Wl,--as-needed -o $@ $^ -lseccomp
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 

@@ -57,6 +57,10 @@ void slot_make(struct jail *j, struct slot *s)
         rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
     } else {
         rc = cgroup_limit(&s->cgroup, NULL, &err);
+        if (rc < 0 && s->sock < 0) {            /* no keeper in it: the group may be gone */
+            cgroup_slot_drop(&s->cgroup);
+            rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
+        }
     }
     if (rc == 0 && s->sock < 0)
         rc = jail_keeper(j, s, &err);
