@@ -6,7 +6,7 @@
  * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
  * launchers are born inside. v2: every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
- * the next jail; a directory with a living process cannot be removed at all.
+ * the next jail in the same group; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
  */
 #pragma once

@@ -375,12 +375,17 @@ static void set_timer(struct jail *j)
 
 enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
 
+static volatile sig_atomic_t told_to_end;
+static void on_term(int sig) { (void)sig; told_to_end = 1; }
+
 static int loop(struct jail *j, struct err *err)
 {
-    while (!j->over) {
+    sigset_t none;
+    sigemptyset(&none);
+    while (!j->over && !told_to_end) {
         struct epoll_event events[64];
         set_timer(j);
-        int n = epoll_wait(j->epoll, events, 64, -1);
+        int n = epoll_pwait(j->epoll, events, 64, -1, &none);   /* SIGTERM comes in here or not at all */
         if (n < 0 && errno != EINTR)
             return err_sys(err, ERR_SYS, "epoll");
         for (int i = 0; i < n && !j->over; i++) {
@@ -462,7 +467,9 @@ static int open_all(struct jail *j, struct err *err)
 static int jail_main(struct jail *j)
 {
     struct err err = { 0 };
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);           /* the guardian is dead: end, and clean up in its place */
+    struct sigaction term = { .sa_handler = on_term };
+    sigaction(SIGTERM, &term, NULL);
     setpriority(PRIO_PROCESS, 0, -10);          /* who keeps the limits must not wait behind those they are for */
     set_defaults(j);
     int rc = open_all(j, &err);
@@ -476,6 +483,12 @@ static int jail_main(struct jail *j)
         rc = loop(j, &err);
     if (rc < 0)
         log_err(LOG_ERROR, &err, "jail ends");
+    if (told_to_end) {
+        kill(-1, SIGKILL);                      /* pid 1 here: all of ours, nobody else's */
+        while (wait(NULL) > 0 || errno == EINTR)
+            ;
+        cgroup_close(&j->cgroup);
+    }
     return rc < 0;
 }
 
@@ -522,6 +535,9 @@ int main(int argc, char **argv)
     }
     if (pid == 0) {
         sigprocmask(SIG_UNBLOCK, &set, NULL);
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigprocmask(SIG_BLOCK, &set, NULL);
         _exit(jail_main(&j));
     }
     close(CLIENT_FD);
