@@ -16,6 +16,8 @@ BIN := $(if $(filter build/release,$(B)),build/bin,$(B)/bin)
 CC  := gcc
 PY  := build/venv/bin/python
 Q   := $(if $(V),,@)
+# `make test` and `make demo` use every core unless a -j says otherwise.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # What a Debian 12 machine needs: to build, to test, and inside sandboxes (the default environment is the host).
 DEPS_BUILD := build-essential pkg-config libuv1-dev libseccomp-dev libcap-dev libgit2-dev libprotobuf-c-dev \
@@ -72,7 +74,7 @@ deps:
 # The main job; each step is a make of its own, because the first one brings what the second needs.
 demo:
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j2 bins upstream
+	@$(MAKE) --no-print-directory $(JOBS) bins upstream
 	@/usr/bin/python3 tests/demo.py
 
 clean:

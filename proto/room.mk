@@ -41,7 +41,7 @@ $(B)/tests/proto/echo_server: $(B)/tests/proto/echo_server.o $(B)/tests/proto/ec
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
 $(B)/tests/proto/grpc_call: $(B)/tests/proto/grpc_call.o $(B)/libproto.a $(B)/libbase.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(GRPC_TEST_LIBS)
-test units: $(GRPC_HELPERS)
+units: $(GRPC_HELPERS)
 -include $(addprefix $(B)/tests/proto/,grpc_test.d echo.d echo_server.d grpc_call.d)
 
 # Bench: the same load on our echo server and on grpcio's.

@@ -17,7 +17,8 @@ $(UPSTREAM_OK): tests/upstream/fetch.py $(wildcard tests/upstream/*.json)
 	/usr/bin/python3 tests/upstream/fetch.py --out build/upstream
 	@touch $@
 
-test: bins units venv pystubs upstream
+test:
+	@$(MAKE) --no-print-directory $(JOBS) bins units venv pystubs upstream $(SIM) $(FUZZ_REPLAYS)
 	@tests/run $(B) $(UNIT_TESTS) $(if $(T),-- $(T))
 
 # One line a figure; ONLY=NAME runs one. Peers are what the machine has (bubblewrap, pytest, grpcio, torch).
@@ -40,7 +41,7 @@ fuzz-replay: $(FUZZ_REPLAYS)
 
 # Sanitizers over everything that parses, then static analysis.
 check:
-	@$(MAKE) --no-print-directory SAN=address,undefined units fuzz-replay
+	@$(MAKE) --no-print-directory $(JOBS) SAN=address,undefined units fuzz-replay
 	@tests/run build/release-address-undefined --units-only $(patsubst build/release/%,build/release-address-undefined/%,$(UNIT_TESTS))
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr --std=c11 --library=posix -I. \
 	  --suppress=unknownMacro --suppress=missingIncludeSystem base proto sandbox repos rollout learner
