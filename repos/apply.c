@@ -224,14 +224,13 @@ static bool was_made(const struct applying *ap, const char *path)
     return false;
 }
 
-struct staying { struct applying *ap; const char *dir; size_t dir_n; bool stays; };
+struct staying { struct applying *ap; bool stays; };
 
 static int leaf_stays(const char *path, const struct entry *e, void *arg, struct err *err)
 {
     (void)e, (void)err;
     struct staying *st = arg;
-    if (strncmp(path, st->dir, st->dir_n) == 0 && path[st->dir_n] == '/' && !goes_later(st->ap, path))
-        st->stays = true;
+    st->stays = st->stays || !goes_later(st->ap, path);
     return 0;
 }
 
@@ -383,8 +382,8 @@ static int check_target(struct applying *ap, const struct section *s, const char
     if (e.kind == ENTRY_NONE || ((e.kind == ENTRY_FILE || e.kind == ENTRY_LINK) && goes_later(ap, path)))
         return 0;
     if (e.kind == ENTRY_DIR) {
-        struct staying st = { .ap = ap, .dir = path, .dir_n = strlen(path) };
-        if ((rc = tree_walk(ap->t, leaf_stays, &st, ap->err)) < 0)
+        struct staying st = { .ap = ap };
+        if ((rc = tree_walk(ap->t, path, leaf_stays, &st, ap->err)) < 0)
             return rc;
         return st.stays ? REFUSE(ap, "%s: line %u: a directory is there", q, s->text_line) : 0;
     }

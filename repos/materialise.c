@@ -201,7 +201,7 @@ int materialise(int trees_fd, const char *hex, git_odb *odb, struct arena *a, st
     if (b.fd[0] < 0)
         rc = err_sys(err, ERR_SYS, "tree: open its directory");
     else {
-        rc = tree_walk(t, leaf, &b, err);
+        rc = tree_walk(t, "", leaf, &b, err);
         struct err late = { 0 };
         while (b.depth > 0)
             if (dir_close(&b, rc < 0 ? &late : err) < 0 && rc == 0)

@@ -288,28 +288,49 @@ static int write_edits(struct merging *m, struct err *err)
     return 0;
 }
 
+/* The three trees, the hidden one with the task's test_patch on it. `code`: what a test_patch that does not apply is. */
+static int open_trees(struct merging *m, git_oid *out_base, const struct store *s, const struct task *t, const char *base_hex, int code,
+                      struct err *err)
+{
+    if (base_hex == NULL || strlen(base_hex) != GIT_OID_HEXSZ || git_oid_fromstr(out_base, base_hex) != 0)
+        return err_set(err, ERR_NOT_FOUND, "has no base tree; import it again");
+    git_odb *odb = store_odb(s);
+    int rc;
+    if ((rc = tree_open(&m->base, m->a, odb, out_base, err)) < 0 || (rc = tree_open(&m->model, m->a, odb, out_base, err)) < 0
+        || (rc = tree_open(&m->hidden, m->a, odb, out_base, err)) < 0)
+        return rc;
+    size_t n = strlen(t->test_patch);
+    struct patch_notes unused = { 0 };
+    const char *reason = NULL;
+    git_oid id;
+    if (blank_text(t->test_patch, n))
+        return 0;
+    if ((rc = apply_text(m->hidden, m->base, &reason, m->a, t->test_patch, n, &unused, err)) < 0)
+        return rc;
+    if (reason != NULL)
+        return err_set(err, code, "its test_patch does not apply: %s", reason);
+    return tree_id(m->hidden, &id, err);
+}
+
+int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t, const char *base_hex, struct err *err)
+{
+    struct merging m = { .a = a };
+    git_oid base;
+    *out_fix_fault = NULL;
+    int rc = open_trees(&m, &base, s, t, base_hex, ERR_BAD_INPUT, err);
+    size_t n = strlen(t->patch);
+    return rc < 0 || blank_text(t->patch, n) ? rc : apply_text(m.model, m.base, out_fix_fault, a, t->patch, n, &m.notes, err);
+}
+
 static int merge_into(struct merge *out, struct merging *m, const struct store *s, const struct task *t, const char *patch, size_t n,
                       struct err *err)
 {
     git_oid base, id;
-    if (t->base_tree == NULL || strlen(t->base_tree) != GIT_OID_HEXSZ || git_oid_fromstr(&base, t->base_tree) != 0)
-        return err_set(err, ERR_NOT_FOUND, "has no base tree; import it again");
-    git_odb *odb = store_odb(s);
     const char *reason = NULL;
-    int rc;
-    if ((rc = tree_open(&m->base, m->a, odb, &base, err)) < 0 || (rc = tree_open(&m->model, m->a, odb, &base, err)) < 0
-        || (rc = tree_open(&m->hidden, m->a, odb, &base, err)) < 0)
+    /* Hidden tests first: a task that is broken must not look like a bad patch. Import has seen them apply. */
+    int rc = open_trees(m, &base, s, t, t->base_tree, ERR_CORRUPT, err);
+    if (rc < 0)
         return rc;
-    size_t test_n = strlen(t->test_patch);
-    struct patch_notes unused = { 0 };
-    if (!blank_text(t->test_patch, test_n)) {       /* first: a task that is broken must not look like a bad patch */
-        if ((rc = apply_text(m->hidden, m->base, &reason, m->a, t->test_patch, test_n, &unused, err)) < 0)
-            return rc;
-        if (reason != NULL)
-            return err_set(err, ERR_BAD_INPUT, "its test_patch does not apply: %s", reason);
-        if ((rc = tree_id(m->hidden, &id, err)) < 0)
-            return rc;
-    }
     if (!blank_text(patch, n)) {
         if ((rc = apply_text(m->model, m->base, &reason, m->a, patch, n, &m->notes, err)) < 0)
             return rc;

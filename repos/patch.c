@@ -8,6 +8,7 @@
 
 #define LINES_MAX     ((size_t)4 << 20)
 #define FINDINGS_MAX  100
+#define SPLITS_MAX    256           /* spaces of a diff line that are tried as the one between its names */
 #define HUNK_NUMBER_MAX UINT64_C(1000000000)
 #define BINARY_SIZE_MAX ((uint64_t)64 << 20)
 
@@ -239,8 +240,9 @@ static int git_names(struct parser *p, struct section *s, struct line l)
     size_t at = 0;
     if (l.n % 2 == 1 && l.text[l.n / 2] == ' ' && same_file(l.text, l.n / 2, l.text + l.n / 2 + 1, l.n / 2))
         at = l.n / 2;                   /* prefixes of one length, as git writes them */
-    for (size_t k = 1; at == 0 && k + 1 < l.n; k++)
-        if (l.text[k] == ' ' && same_file(l.text, k, l.text + k + 1, l.n - k - 1))
+    unsigned tried = 0;
+    for (size_t k = 1; at == 0 && k + 1 < l.n && tried < SPLITS_MAX; k++)
+        if (l.text[k] == ' ' && ++tried > 0 && same_file(l.text, k, l.text + k + 1, l.n - k - 1))
             at = k;
     if (at == 0)
         return 0;

@@ -13,6 +13,13 @@ MUST_CHECK int store_git_init(struct err *err);
 MUST_CHECK int store_source_open(git_repository **out, const char **out_prefix, struct arena *a, const char *repos_dir,
                                  const char *name, struct err *err);
 
+/*
+ * merge.c: do the task's own patches apply to base_hex? ERR_BAD_INPUT when test_patch does not; *out_fix_fault (arena) says why the
+ * true fix does not, or is NULL.
+ */
+MUST_CHECK int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t, const char *base_hex,
+                           struct err *err);
+
 /* materialise.c: write the tree as files into trees_fd/<hex>; one that is there already is left alone. */
 MUST_CHECK int materialise(int trees_fd, const char *hex, git_odb *odb, struct arena *a, struct err *err);
 /* Remove what killed imports left in trees_fd. */

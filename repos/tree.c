@@ -482,10 +482,27 @@ static int walk_dir(struct walking *w, struct node *dir, size_t n, struct err *e
     return rc;
 }
 
-int tree_walk(struct tree *t, tree_leaf_fn fn, void *arg, struct err *err)
+int tree_walk(struct tree *t, const char *below, tree_leaf_fn fn, void *arg, struct err *err)
 {
     struct walking w = { .is = t, .leaf = fn, .arg = arg };
-    return walk_dir(&w, &t->root, 0, err);
+    struct node *n = &t->root;
+    for (const char *c = below; *c != '\0'; ) {
+        int rc = load(t, n, err);
+        if (rc < 0)
+            return rc;
+        size_t len = strcspn(c, "/");
+        bool found;
+        uint32_t at = kid_index(n, c, len, &found);
+        if (!found || kind_of(n->kids[at]->mode) != ENTRY_DIR)
+            return 0;
+        n = n->kids[at];
+        c += len + (c[len] == '/');
+    }
+    size_t len = strlen(below);
+    if (len > TREE_PATH_MAX)
+        return path_too_long(&w, err);
+    memcpy(w.path, below, len + 1);
+    return walk_dir(&w, n, len, err);
 }
 
 static bool same_node(const struct node *a, const struct node *b)

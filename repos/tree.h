@@ -43,9 +43,10 @@ MUST_CHECK int tree_put_id(struct tree *t, const char *path, const struct entry 
 MUST_CHECK int tree_delete(struct tree *t, const char *path, struct err *err);
 MUST_CHECK int tree_id(struct tree *t, git_oid *out, struct err *err);
 
-/* Called for every leaf in path order; `path` is valid for the call. Negative ends the walk with that value. */
+/* Called for every leaf below the directory `below` ("": all) in path order; `path` is whole and valid for the call. Negative ends
+ * the walk with that value. */
 typedef int (*tree_leaf_fn)(const char *path, const struct entry *e, void *arg, struct err *err);
-MUST_CHECK int tree_walk(struct tree *t, tree_leaf_fn fn, void *arg, struct err *err);
+MUST_CHECK int tree_walk(struct tree *t, const char *below, tree_leaf_fn fn, void *arg, struct err *err);
 /* Leaves that differ between two trees over one odb: `was` or `is` may be ENTRY_NONE. Equal directories are not entered. */
 typedef int (*tree_diff_fn)(const char *path, const struct entry *was, const struct entry *is, void *arg, struct err *err);
 MUST_CHECK int tree_diff(struct tree *was, struct tree *is, tree_diff_fn fn, void *arg, struct err *err);

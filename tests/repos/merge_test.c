@@ -254,7 +254,7 @@ static void merge__keeps_runner_files_and_hidden_tests(void **state)
     f.t.test_patch = HEADS("tests/test_a.py") "@@ -1 +1 @@\n-new\n+official\n";
     struct err err = { 0 };
     struct merge m;
-    assert_int_equal(merge_task_patch(&m, &f.a, f.store, &f.t, SRC, strlen(SRC), &err), ERR_BAD_INPUT);
+    assert_int_equal(merge_task_patch(&m, &f.a, f.store, &f.t, SRC, strlen(SRC), &err), ERR_CORRUPT);
     assert_non_null(strstr(err.msg, "task t-1: its test_patch does not apply: tests/test_a.py:1: hunk 1"));
     fixture_close(&f);
 }

@@ -6,6 +6,7 @@
 
 static char *top;           /* top/repos/..., top/store */
 static struct store *store;
+static const char *test_patch = "";
 
 static int setup(void **state)
 {
@@ -30,7 +31,7 @@ static int teardown(void **state)
 static int import(struct arena *a, struct task *t, const char *repo, struct str_list *notes, struct err *err)
 {
     char *head = slurp(top, "head", NULL), dir[4200];
-    *t = (struct task){ .id = "t-1", .repo = repo, .base_commit = head != NULL ? arena_strndup(a, head, 40) : "", .test_patch = "",
+    *t = (struct task){ .id = "t-1", .repo = repo, .base_commit = head != NULL ? arena_strndup(a, head, 40) : "", .patch = "", .test_patch = test_patch,
                         .test_cmd = "true", .reader = "auto", .environment = "host", .timeout_s = 1, .memory_mb = 64, .base_tree = "" };
     free(head);
     snprintf(dir, sizeof dir, "%s/repos", top);
@@ -159,6 +160,20 @@ static void store_import__refuses_what_lies_elsewhere(void **state)
     assert_non_null(strstr(err.msg, "0123456789012345678901234567890123456789"));
 }
 
+static void store_import__refuses_hidden_tests_that_do_not_apply(void **state)
+{
+    (void)state;
+    own_arena a = { 0 };
+    struct task t;
+    struct str_list notes;
+    struct err err = { 0 };
+    assert_int_equal(sh(top, MAKE_REPO), 0);
+    test_patch = "--- a/run\n+++ b/run\n@@ -1 +1 @@\n-other\n+x\n";
+    assert_int_equal(import(&a, &t, "r", &notes, &err), ERR_BAD_INPUT);
+    assert_non_null(strstr(err.msg, "task t-1: its test_patch does not apply: run:1: hunk 1"));
+    test_patch = "";
+}
+
 static void store_import__may_run_twice_at_once(void **state)
 {
     (void)state;
@@ -199,6 +214,7 @@ int main(void)
         TEST(store_import__takes_a_directory_inside_a_repository),
         TEST(store_import__drops_submodules_and_says_so),
         TEST(store_import__refuses_what_lies_elsewhere),
+        TEST(store_import__refuses_hidden_tests_that_do_not_apply),
         TEST(store_import__may_run_twice_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
