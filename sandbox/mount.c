@@ -66,8 +66,9 @@ static int attach(int fd, int dir, const char *path, struct err *err)
     return 0;
 }
 
-/* A fresh file system, detached. `options` are name, value pairs; a NULL value is a flag. */
-static int fresh(const char *type, const char *const (*options)[2], unsigned attrs, struct err *err)
+/* A fresh file system, detached. `options` are name, value pairs; a NULL value is a flag, or, for "lowerdir+", the
+ * descriptor `lower`. A name that begins with '?' may be unknown to the kernel. */
+static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int lower, struct err *err)
 {
     own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
     if (fs < 0)
@@ -76,13 +77,20 @@ static int fresh(const char *type, const char *const (*options)[2], unsigned att
         const char *name = (*options)[0], *value = (*options)[1];
         bool optional = name[0] == '?';
         name += optional;
-        if (fsconfig(fs, value == NULL ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING, name, value, 0) < 0 && !optional)
+        int rc = strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
+               : fsconfig(fs, value == NULL ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING, name, value, 0);
+        if (rc < 0 && !optional)
             return err_sys(err, ERR_SYS, "%s: option %s", type, name);
     }
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return err_sys(err, ERR_SYS, "%s: create", type);
     int fd = fsmount(fs, FSMOUNT_CLOEXEC, attrs);
     return fd >= 0 ? fd : err_sys(err, ERR_SYS, "%s: mount", type);
+}
+
+static int fresh(const char *type, const char *const (*options)[2], unsigned attrs, struct err *err)
+{
+    return fresh_over(type, options, attrs, -1, err);
 }
 
 int mount_plan(struct plan *out, struct err *err)
@@ -143,7 +151,7 @@ int mount_clone(int fd, int userns, bool *out_own, struct err *err)
 
 static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit, bool inside, struct err *err)
 {
-    if (mkdirat(dir, path, mode) < 0)
+    if (mkdirat(dir, path, mode) < 0 && errno != EEXIST)
         return err_sys(err, ERR_SYS, "directory %s", path);
     if ((mode & 01000) && fchmodat(dir, path, mode, 0) < 0)
         return err_sys(err, ERR_SYS, "mode of %s", path);
@@ -219,7 +227,7 @@ int mount_keeper(struct kit *kit, struct err *err)
 
 /* An overlay of `lower` (below the cwd) with upper and work directories of its own in the store, all relative to
  * the cwd `base`, so that no absolute path is needed. */
-static int overlay_make(const char *lower, const char *name, const char *store, const struct kit *kit, bool own,
+static int overlay_make(const char *lower, int lower_fd, const char *name, const char *store, const struct kit *kit, bool own,
                         unsigned attrs, struct err *err)
 {
     char upper[64], work[64];
@@ -231,17 +239,17 @@ static int overlay_make(const char *lower, const char *name, const char *store, 
     if (rc < 0)
         return rc;
     const char *const options[][2] = {
-        { "source", "overlay" }, { "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
+        { "source", "overlay" }, { lower == NULL ? "lowerdir+" : "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
         { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { "?volatile", NULL },
         { NULL, NULL },
     };
-    return fresh("overlay", options, MOUNT_ATTR_NOSUID | attrs, err);
+    return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
 }
 
 static int overlay(const char *lower, const char *name, const char *store, int dir, const struct kit *kit, bool own,
                    struct err *err)
 {
-    own_fd fd = overlay_make(lower, name, store, kit, own, MOUNT_ATTR_NODEV, err);
+    own_fd fd = overlay_make(lower, -1, name, store, kit, own, MOUNT_ATTR_NODEV, err);
     return fd < 0 ? fd : attach(fd, dir, name, err);
 }
 
@@ -267,7 +275,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
     static const char *const options[][2] = { { "size", "256m" }, { "nr_inodes", "100000" }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "tree", "lower" };
+    static const char *const dirs[] = { "up", "work", "lower" };
     *w = (struct world){ .store = -1, .report = -1, .disk_bytes = STORE_BYTES_FIRST, .disk_inodes = STORE_INODES_FIRST };
     umask(0);
     own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
@@ -275,7 +283,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(store, dirs[i], 0755) < 0)
             rc = err_sys(err, ERR_SYS, "store directories");
-    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", "root", "store/", kit, true, 0, err);
+    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, 0, err);
     rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
         char lower[32];
@@ -305,6 +313,20 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     w->report_empty = st.st_size;
     w->store = give_fd(&store);
     return enter(root, err);
+}
+
+/* With the cwd in the store: an overlay of detached mount `lower`. Kernels before 6.13 want the lower layer by name and
+ * in this namespace: there it is attached for the moment it takes. */
+static int overlay_detached(int lower, const char *name, const struct kit *kit, struct err *err)
+{
+    int fd = overlay_make(NULL, lower, name, "", kit, true, MOUNT_ATTR_NODEV, err);
+    if (fd >= 0)
+        return fd;
+    int rc = attach(lower, AT_FDCWD, "lower", err);
+    if (rc == 0)
+        rc = overlay_make("lower", -1, name, "", kit, true, MOUNT_ATTR_NODEV, err);
+    umount2("lower", MNT_DETACH);               /* its path would tell inside where the host keeps it */
+    return rc;
 }
 
 /* A directory of the image to mount on: made where missing, refused where it is anything else. */
@@ -338,9 +360,8 @@ int mount_root(struct world *w, const struct kit *kit, int lower, struct err *er
     own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (old < 0 || fchdir(w->store) < 0)
         return err_sys(err, ERR_SYS, "store");
-    int rc = attach(lower, AT_FDCWD, "lower", err);
-    own_fd root = rc < 0 ? rc : overlay_make("lower", "image", "", kit, true, MOUNT_ATTR_NODEV, err);
-    rc = root < 0 ? err->code : attach(root, old, "testbed", err);
+    own_fd root = overlay_detached(lower, "image", kit, err);
+    int rc = root < 0 ? err->code : attach(root, old, "testbed", err);
     for (size_t i = 0; rc == 0 && i < sizeof empty / sizeof empty[0]; i++)
         rc = ready_dir(root, empty[i], err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++) {
@@ -363,15 +384,11 @@ int mount_root(struct world *w, const struct kit *kit, int lower, struct err *er
 
 int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err)
 {
-    struct stat st;
-    if (fstat(tree, &st) < 0)
-        return err_sys(err, ERR_SYS, "snapshot tree");
     if (fchdir(w->store) < 0)
         return err_sys(err, ERR_SYS, "store");
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = root < 0 ? err_sys(err, ERR_SYS, "root") : attach(tree, AT_FDCWD, "tree", err);
-    if (rc == 0)
-        rc = overlay("tree", "testbed", "", root, kit, true, err);
+    own_fd fd = root < 0 ? err_sys(err, ERR_SYS, "root") : overlay_detached(tree, "testbed", kit, err);
+    int rc = fd < 0 ? err->code : attach(fd, root, "testbed", err);
     if (chdir("/") < 0 && rc == 0)
         rc = err_sys(err, ERR_SYS, "leave the store");
     return rc;

@@ -166,6 +166,16 @@ static void tree_belongs_to_uid_0_and_can_be_written(void **state)
     assert_int_equal(sh("test \"$(cat %s/src/a)\" = one && test -e %s/lib/l && ! test -e %s/moved", tree, tree, tree), 0);
 }
 
+static void paths_of_the_host_do_not_show(void **state)
+{
+    (void)state;
+    own_fd dir = open_tree_dir();
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
+    assert_null(strstr(o.output, "assay-tree"));
+    assert_non_null(strstr(o.output, "/testbed"));
+    outcome_done(&o);
+}
+
 static void two_sandboxes_do_not_see_each_other(void **state)
 {
     (void)state;
@@ -305,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edits_reach_the_tree), cmocka_unit_test(bad_edits_are_refused),
         cmocka_unit_test(unsealed_descriptors_end_the_connection), cmocka_unit_test(tree_belongs_to_uid_0_and_can_be_written),
-        cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
+        cmocka_unit_test(paths_of_the_host_do_not_show), cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
         cmocka_unit_test(tree_without_idmap_works), cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
     };
     return cmocka_run_group_tests_name("sandbox tree", tests, start, stop);
