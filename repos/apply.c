@@ -101,15 +101,15 @@ static int name_alone(struct applying *ap, const struct section *s, const char *
         cut_there = !whole_there;
     }
     if (whole_there == cut_there && ap->level == LEVEL_UNKNOWN && whole_there)
-        return REFUSE(ap, "%s: line %u: could be %s as well; send the patch with a/ and b/ prefixes", patch_quote(ap->a, n), s->text_line,
-                      patch_quote(ap->a, cut));
+        return REFUSE(ap, "%s: line %u: could be %s as well; send the patch with a/ and b/ prefixes", patch_quote(ap->a, n),
+                      s->text_line, patch_quote(ap->a, cut));
     if (whole_there == cut_there)
         *out = ap->level == LEVEL_0 ? n : cut;
     else if (created && ap->level != LEVEL_UNKNOWN)
         *out = ap->level == LEVEL_0 ? n : cut;
     else if (created && whole_there)
-        return REFUSE(ap, "%s: line %u: could be %s as well; send the patch with a/ and b/ prefixes", patch_quote(ap->a, n), s->text_line,
-                      patch_quote(ap->a, cut));
+        return REFUSE(ap, "%s: line %u: could be %s as well; send the patch with a/ and b/ prefixes", patch_quote(ap->a, n),
+                      s->text_line, patch_quote(ap->a, cut));
     else
         *out = whole_there ? n : cut;
     return 0;
@@ -147,7 +147,8 @@ static int check_path(struct applying *ap, const struct section *s, const char *
 static int decide_names(struct applying *ap, const struct section *s, struct names *out)
 {
     const char *git_old = bare(s->git_old), *git_new = bare(s->git_new);
-    const char *raw[] = { bare(s->from), bare(s->to), s->minus_none ? NULL : bare(s->minus), s->plus_none ? NULL : bare(s->plus), git_old, git_new };
+    const char *raw[] = { bare(s->from), bare(s->to), s->minus_none ? NULL : bare(s->minus), s->plus_none ? NULL : bare(s->plus),
+                          git_old, git_new };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof raw / sizeof raw[0]; i++)
         rc = check_path(ap, s, raw[i]);
@@ -163,7 +164,8 @@ static int decide_names(struct applying *ap, const struct section *s, struct nam
     const char *y = raw[3] != NULL ? raw[3] : s->plus == NULL ? git_new : NULL;
     if (x != NULL && y != NULL && git_old != NULL && git_new != NULL && prefix_pair(x, y) && prefix_pair(git_old, git_new)
         && strcmp(x + 2, git_old + 2) != 0)
-        return REFUSE(ap, "%s: line %u: its diff line names %s", patch_quote(ap->a, x + 2), s->text_line, patch_quote(ap->a, git_old + 2));
+        return REFUSE(ap, "%s: line %u: its diff line names %s", patch_quote(ap->a, x + 2), s->text_line,
+                      patch_quote(ap->a, git_old + 2));
     const char *name = NULL;
     bool created = s->is_new || s->minus_none;
     if (git_old != NULL && git_new != NULL && (x == NULL || y == NULL)) {
@@ -261,7 +263,8 @@ static int check_source(struct applying *ap, const struct section *s, const stru
 {
     const char *q = patch_quote(ap->a, path);
     if (e->kind == ENTRY_NONE && e->blocked_by != NULL)
-        return REFUSE(ap, "%s: line %u: %s is %s, nothing is written through it", q, s->text_line, patch_quote(ap->a, e->blocked_by),
+        return REFUSE(ap, "%s: line %u: %s is %s, nothing is written through it", q, s->text_line,
+                      patch_quote(ap->a, e->blocked_by),
                       kind_word(e->blocked_kind));
     if (e->kind == ENTRY_NONE && (s->is_deleted || s->plus_none || s->is_rename))
         return REFUSE(ap, "%s: line %u: no such file; the patch looks already applied", q, s->text_line);
@@ -289,7 +292,10 @@ static int entry_hex(struct applying *ap, char hex[GIT_OID_HEXSZ + 1], const str
     return 0;
 }
 
-static bool id_agrees(const char *hex, const char *index) { return strlen(index) >= 7 && strncmp(hex, index, strlen(index)) == 0; }
+static bool id_agrees(const char *hex, const char *index)
+{
+    return strlen(index) >= 7 && strncmp(hex, index, strlen(index)) == 0;
+}
 
 static int bytes_hex(struct applying *ap, char hex[GIT_OID_HEXSZ + 1], const void *bytes, size_t n)
 {
@@ -305,7 +311,8 @@ static int new_binary(struct applying *ap, const struct section *s, struct entry
     size_t n = 0, data_n = 0;
     bool known = strlen(s->index_old) >= 7, agrees = hex != NULL && id_agrees(hex, s->index_old);
     if (hex != NULL && known && !agrees)
-        return REFUSE(ap, "%s: line %u: %s", q, s->text_line, id_agrees(hex, s->index_new) ? "the binary file looks already changed"
+        return REFUSE(ap, "%s: line %u: %s", q, s->text_line, id_agrees(hex, s->index_new)
+                      ? "the binary file looks already changed"
                       : "the binary data is for another version of the file");
     const char *wrong = binary_inflate(&data, &data_n, &s->forward, ap->a);
     if (wrong == NULL && s->forward.delta && !known)
@@ -341,7 +348,8 @@ static int new_content(struct applying *ap, const struct section *s, struct entr
     if (s->kind == SECTION_BINARY)
         rc = new_binary(ap, s, e, is_new ? NULL : hex, path);
     else if (s->hunk_count > 0) {
-        struct placing pl = { .path = patch_quote(ap->a, path), .index_agrees = !is_new && id_agrees(hex, s->index_old), .work_left = ap->work_left };
+        struct placing pl = { .path = patch_quote(ap->a, path), .index_agrees = !is_new && id_agrees(hex, s->index_old),
+                              .work_left = ap->work_left };
         void *bytes = NULL;
         const char *reason = NULL;
         size_t n = 0;
@@ -362,8 +370,8 @@ static int put(struct applying *ap, const struct section *s, const char *path, c
     if (e->kind == ENTRY_LINK && (e->size == 0 || e->size > TREE_PATH_MAX || memchr(e->bytes, '\0', e->size) != NULL))
         return REFUSE(ap, "%s: line %u: a symbolic link with an unusable target", patch_quote(ap->a, path), s->text_line);
     if (e->size > PATCH_OUTPUT_MAX - ap->out_bytes)
-        return REFUSE(ap, "%s: line %u: the patched files are larger than %zu MiB together", patch_quote(ap->a, path), s->text_line,
-                      PATCH_OUTPUT_MAX >> 20);
+        return REFUSE(ap, "%s: line %u: the patched files are larger than %zu MiB together", patch_quote(ap->a, path),
+                      s->text_line, PATCH_OUTPUT_MAX >> 20);
     ap->out_bytes += e->size;
     return tree_put(ap->t, path, e->kind, e->kind == ENTRY_FILE && e->executable, e->bytes, e->size, ap->err);
 }
@@ -377,7 +385,8 @@ static int check_target(struct applying *ap, const struct section *s, const char
         return rc;
     const char *q = patch_quote(ap->a, path);
     if (e.kind == ENTRY_NONE && e.blocked_by != NULL && !goes_later(ap, e.blocked_by))
-        return REFUSE(ap, "%s: line %u: %s is %s, nothing is written through it", q, s->text_line, patch_quote(ap->a, e.blocked_by),
+        return REFUSE(ap, "%s: line %u: %s is %s, nothing is written through it", q, s->text_line,
+                      patch_quote(ap->a, e.blocked_by),
                       kind_word(e.blocked_kind));
     if (e.kind == ENTRY_NONE || ((e.kind == ENTRY_FILE || e.kind == ENTRY_LINK) && goes_later(ap, path)))
         return 0;
@@ -390,19 +399,22 @@ static int check_target(struct applying *ap, const struct section *s, const char
     if ((rc = tree_read(ap->t, &e, PATCH_OUTPUT_MAX, ap->err)) < 0)
         return rc;
     bool same = e.kind == result->kind && e.size == result->size && memcmp(e.bytes, result->bytes, e.size) == 0;
-    return REFUSE(ap, "%s: line %u: the file is there already%s", q, s->text_line, same ? "; the patch looks already applied" : "");
+    return REFUSE(ap, "%s: line %u: the file is there already%s", q, s->text_line, same ? "; the patch looks already applied"
+                  : "");
 }
 
 static int make(struct applying *ap, const struct section *s, const char *path)
 {
-    struct entry e = { .kind = (s->new_mode & MODE_TYPE) == TYPE_LINK ? ENTRY_LINK : ENTRY_FILE, .executable = (s->new_mode & 0100) != 0,
+    struct entry e = { .kind = (s->new_mode & MODE_TYPE) == TYPE_LINK ? ENTRY_LINK : ENTRY_FILE,
+                       .executable = (s->new_mode & 0100) != 0,
                        .fresh = true, .bytes = "" };
     int rc = new_content(ap, s, &e, true, path);
     if (rc < 0)
         return rc;
     static const char empty_blob[] = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
     if (s->kind == SECTION_TEXT && s->hunk_count == 0 && strlen(s->index_new) >= 7 && !id_agrees(empty_blob, s->index_new))
-        return REFUSE(ap, "%s: line %u: a new file without its content; the patch looks cut off", patch_quote(ap->a, path), s->text_line);
+        return REFUSE(ap, "%s: line %u: a new file without its content; the patch looks cut off", patch_quote(ap->a, path),
+                      s->text_line);
     if ((rc = check_target(ap, s, path, &e)) < 0 || (rc = put(ap, s, path, &e)) < 0)
         return rc;
     ap->made[ap->made_count++] = path;
@@ -431,13 +443,15 @@ static int take_away(struct applying *ap, const struct section *s, const char *p
         if ((rc = entry_hex(ap, hex, &e)) < 0)
             return rc;
         if (was > 0 && !id_agrees(hex, s->index_old)
-            && (rc = patch_note(ap->notes, ap->a, ap->err, "%s: deleted without its content in the patch", patch_quote(ap->a, path))) < 0)
+            && (rc = patch_note(ap->notes, ap->a, ap->err, "%s: deleted without its content in the patch",
+                                patch_quote(ap->a, path))) < 0)
             return rc;
     } else {
         if ((rc = new_content(ap, s, &e, false, path)) < 0)
             return rc;
         if (e.size > 0)
-            return REFUSE(ap, "%s: line %u: the deletion would leave %zu of %zu bytes", patch_quote(ap->a, path), s->text_line, e.size, was);
+            return REFUSE(ap, "%s: line %u: the deletion would leave %zu of %zu bytes", patch_quote(ap->a, path), s->text_line,
+                          e.size, was);
     }
     return displaced ? 0 : tree_delete(ap->t, path, ap->err);
 }
@@ -488,7 +502,8 @@ static int carry_out(struct applying *ap, const struct section *s, const struct 
     if ((rc = check_mode(ap, s, s->old_mode, n->old)) < 0 || (rc = check_mode(ap, s, s->new_mode, n->new)) < 0)
         return rc;
     if (s->kind == SECTION_NO_DATA)
-        return patch_note(ap->notes, ap->a, ap->err, "%s: dropped, its binary section carries no data", patch_quote(ap->a, n->new));
+        return patch_note(ap->notes, ap->a, ap->err, "%s: dropped, its binary section carries no data",
+                          patch_quote(ap->a, n->new));
     if (s->is_rename || s->is_copy)
         return move(ap, s, n);
     bool there;
@@ -508,8 +523,8 @@ static int carry_out(struct applying *ap, const struct section *s, const struct 
     return change(ap, s, n->new);
 }
 
-int patch_apply(struct tree *t, struct tree *base, const struct patch *p, const char **out_reason, struct arena *a, struct patch_notes *notes,
-                struct err *err)
+int patch_apply(struct tree *t, struct tree *base, const struct patch *p, const char **out_reason, struct arena *a,
+                struct patch_notes *notes, struct err *err)
 {
     struct applying ap = { .t = t, .base = base, .p = p, .work_left = WORK_MAX, .a = a, .notes = notes, .err = err };
     *out_reason = NULL;

@@ -37,7 +37,8 @@ const char *binary_inflate(void **out, size_t *out_n, const struct binary_data *
     uint8_t *bytes = arena_alloc(a, d->size + 1);
     if (bytes == NULL)
         return "binary data does not fit the memory budget";
-    z_stream z = { .next_in = (Bytef *)(uintptr_t)d->z, .avail_in = (uInt)d->z_len, .next_out = bytes, .avail_out = (uInt)(d->size + 1) };
+    z_stream z = { .next_in = (Bytef *)(uintptr_t)d->z, .avail_in = (uInt)d->z_len, .next_out = bytes,
+                   .avail_out = (uInt)(d->size + 1) };
     if (inflateInit(&z) != Z_OK)
         return "binary data cannot be unpacked";
     int rc = inflate(&z, Z_FINISH);

@@ -42,8 +42,10 @@ static const char *const stmt_sql[STMT_N] = {
     [STMT_RECORD]    = "SELECT definition,record FROM tasks WHERE id=?1",
     [STMT_PUT]       = "INSERT INTO tasks(" SHORT_COLS "," LONG_COLS ",record)"
                        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)"
-                       " ON CONFLICT(id) DO UPDATE SET repo=excluded.repo,base_commit=excluded.base_commit,test_cmd=excluded.test_cmd,"
-                       "reader=excluded.reader,environment=excluded.environment,split=excluded.split,timeout_s=excluded.timeout_s,"
+                       " ON CONFLICT(id) DO UPDATE SET repo=excluded.repo,base_commit=excluded.base_commit,"
+                       "test_cmd=excluded.test_cmd,"
+                       "reader=excluded.reader,environment=excluded.environment,split=excluded.split,"
+                       "timeout_s=excluded.timeout_s,"
                        "memory_mb=excluded.memory_mb,base_tree=excluded.base_tree,snapshot=excluded.snapshot,"
                        "definition=excluded.definition,record=excluded.record,fail_to_pass=excluded.fail_to_pass,"
                        "pass_to_pass=excluded.pass_to_pass,extra=excluded.extra,problem_statement=excluded.problem_statement,"
@@ -182,7 +184,8 @@ int catalog_open(struct catalog **out, const char *store_dir, bool writable, str
     if (rc == 0 && writable && sqlite3_exec(c->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL) != SQLITE_OK)
         rc = db_err(c, sqlite3_errcode(c->db), "open", err);
     if (rc == 0)                        /* inner pages of the id index stay; of a million tasks they are some 10 MiB */
-        rc = sqlite3_exec(c->db, "PRAGMA cache_size=-32768", NULL, NULL, NULL) == SQLITE_OK ? 0 : db_err(c, sqlite3_errcode(c->db), "open", err);
+        rc = sqlite3_exec(c->db, "PRAGMA cache_size=-32768", NULL, NULL, NULL) == SQLITE_OK ? 0
+            : db_err(c, sqlite3_errcode(c->db), "open", err);
     if (rc == 0)                        /* one look at the rows' root page: a torn file is told now */
         rc = (sqlite3_exec(c->db, "SELECT id FROM tasks LIMIT 1", NULL, NULL, NULL) == SQLITE_OK)
             ? 0 : db_err(c, sqlite3_errcode(c->db), "open", err);
@@ -237,8 +240,8 @@ static void record_digest(struct digest *out, const struct task *t)
 {
     struct digest_ctx d;
     digest_start(&d);
-    const char *const texts[] = { t->id, t->repo, t->base_commit, t->problem_statement, t->patch, t->test_patch, t->test_cmd, t->reader,
-                                  t->environment, t->split, t->extra_json, t->base_tree };
+    const char *const texts[] = { t->id, t->repo, t->base_commit, t->problem_statement, t->patch, t->test_patch, t->test_cmd,
+                                  t->reader, t->environment, t->split, t->extra_json, t->base_tree };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         digest_add_str(&d, texts[i] != NULL ? texts[i] : "");
     digest_add_list(&d, &t->fail_to_pass);
@@ -278,7 +281,8 @@ static int list_read(struct str_list *out, struct arena *a, const char *s, size_
 
 static bool bind_text(sqlite3_stmt *s, enum col col, const char *text, size_t n)
 {
-    return sqlite3_bind_text64(s, (int)col + 1, text != NULL ? text : "", text != NULL ? n : 0, SQLITE_STATIC, SQLITE_UTF8) == SQLITE_OK;
+    return sqlite3_bind_text64(s, (int)col + 1, text != NULL ? text : "", text != NULL ? n : 0, SQLITE_STATIC,
+                               SQLITE_UTF8) == SQLITE_OK;
 }
 
 static bool bind_blob(sqlite3_stmt *s, enum col col, const struct digest *d)
@@ -297,7 +301,8 @@ static int put_row(struct catalog *c, const struct task *t, const struct digest 
     const struct { enum col col; const char *text; } texts[] = {
         { COL_ID, t->id }, { COL_REPO, t->repo }, { COL_BASE_COMMIT, t->base_commit }, { COL_TEST_CMD, t->test_cmd },
         { COL_READER, t->reader }, { COL_ENVIRONMENT, t->environment }, { COL_SPLIT, t->split }, { COL_BASE_TREE, t->base_tree },
-        { COL_EXTRA, t->extra_json }, { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch }, { COL_TEST_PATCH, t->test_patch },
+        { COL_EXTRA, t->extra_json }, { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
+            { COL_TEST_PATCH, t->test_patch },
     };
     bool bound = true;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -383,7 +388,8 @@ static int row_read(struct catalog *c, struct task *out, struct arena *a, sqlite
     const char *p2p = (const char *)sqlite3_column_text(s, COL_PASS_TO_PASS);
     int rc;
     if ((rc = list_read(&t.fail_to_pass, a, f2p != NULL ? f2p : "", (size_t)sqlite3_column_bytes(s, COL_FAIL_TO_PASS), err)) < 0
-        || (rc = list_read(&t.pass_to_pass, a, p2p != NULL ? p2p : "", (size_t)sqlite3_column_bytes(s, COL_PASS_TO_PASS), err)) < 0)
+        || (rc = list_read(&t.pass_to_pass, a, p2p != NULL ? p2p : "", (size_t)sqlite3_column_bytes(s, COL_PASS_TO_PASS),
+                           err)) < 0)
         return rc;
     *out = t;
     return 0;

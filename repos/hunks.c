@@ -161,7 +161,8 @@ static struct place place_whole(struct work *w, const struct hunk *h, const stru
     if (im->old_n == 0)
         return (struct place){ 0 };
     size_t after = h->new_start > 0 ? (size_t)h->new_start - 1 : 0;
-    if (im->change && !all_blank(im->new, im->new_n) && (matches(w, im->new, im->new_n, at) || matches(w, im->new, im->new_n, after))) {
+    if (im->change && !all_blank(im->new, im->new_n) && (matches(w, im->new, im->new_n, at)
+                                                         || matches(w, im->new, im->new_n, after))) {
         *already = true;
         return (struct place){ 0 };
     }
@@ -171,7 +172,8 @@ static struct place place_whole(struct work *w, const struct hunk *h, const stru
         pos = begins ? 0 : w->f.n >= im->old_n ? w->f.n - im->old_n : 0;
         found = pos >= w->cur && matches(w, im->old, im->old_n, pos) && anchored(w, h, im, pos);
     } else {
-        found = nearest(w, im, at, &pos, &tied) && !tied && (!all_blank(im->old, im->old_n) || count_places(w, im->old, im->old_n, &pos) == 1);
+        found = nearest(w, im, at, &pos, &tied) && !tied && (!all_blank(im->old, im->old_n)
+                                                             || count_places(w, im->old, im->old_n, &pos) == 1);
     }
     if (found)
         return (struct place){ .how = PLACE_OFFSET, .pos = pos };
@@ -193,7 +195,8 @@ static struct place place_fuzzy(struct work *w, const struct image *im)
             break;
         unsigned found = count_places(w, l, n, &pos);
         if (found == 1)
-            return (struct place){ .how = PLACE_FUZZ, .pos = pos, .fuzz = fuzz, .lead = (unsigned)lead, .trail = (unsigned)trail };
+            return (struct place){ .how = PLACE_FUZZ, .pos = pos, .fuzz = fuzz, .lead = (unsigned)lead,
+                                   .trail = (unsigned)trail };
         if (found > 1)
             break;
     }
@@ -223,18 +226,21 @@ static int mismatch(struct work *w, const struct hunk *h, const struct image *im
         i++;
     char want[80] = "", have[80] = "";
     if (im->old_n == 0)
-        return REFUSE(w, "%s:%zu: hunk %u has no context and the file is not the one it was made from", w->pl->path, at + 1, h->number);
+        return REFUSE(w, "%s:%zu: hunk %u has no context and the file is not the one it was made from", w->pl->path, at + 1,
+                      h->number);
     if (i == im->old_n)
         return REFUSE(w, "%s:%zu: hunk %u matches in more than one place", w->pl->path, at + 1, h->number);
     err_quote(want, sizeof want, im->old[i].text, im->old[i].n);
     if (at + i >= w->f.n)
-        return REFUSE(w, "%s:%zu: hunk %u does not match: the file ends where \"%s\" is expected", w->pl->path, at + i + 1, h->number, want);
+        return REFUSE(w, "%s:%zu: hunk %u does not match: the file ends where \"%s\" is expected", w->pl->path, at + i + 1,
+                      h->number, want);
     struct line f = w->f.l[at + i];
     err_quote(have, sizeof have, f.text, f.n);
     const char *hint = same_but_for(im->old[i], f, "\r") ? " (the line endings differ)"
         : same_but_for(im->old[i], f, "\n") ? " (the newline at the end of the file differs)"
         : same_but_for(im->old[i], f, " \t\r\n") ? " (only white space differs)" : "";
-    return REFUSE(w, "%s:%zu: hunk %u does not match%s: expected \"%s\", the file has \"%s\"", w->pl->path, at + i + 1, h->number, hint, want, have);
+    return REFUSE(w, "%s:%zu: hunk %u does not match%s: expected \"%s\", the file has \"%s\"", w->pl->path, at + i + 1,
+                  h->number, hint, want, have);
 }
 
 static int note_place(struct work *w, const struct hunk *h, const struct place *p, size_t at)
@@ -244,15 +250,18 @@ static int note_place(struct work *w, const struct hunk *h, const struct place *
     switch (p->how) {
     case PLACE_NONE: case PLACE_STATED: return 0;
     case PLACE_LINE_ONLY:
-        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u lacks context at an end; placed by its line number", path, line, h->number);
+        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u lacks context at an end; placed by its line number", path,
+                          line, h->number);
     case PLACE_OFFSET:
-        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u applied %zu line(s) %s its stated place", path, line, h->number,
-                          p->pos > at ? p->pos - at : at - p->pos, p->pos > at ? "below" : "above");
+        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u applied %zu line(s) %s its stated place", path, line,
+                          h->number, p->pos > at ? p->pos - at : at - p->pos, p->pos > at ? "below" : "above");
     case PLACE_UNANCHORED:
-        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u applied at the only place that matches, not at the file's %s as it states",
+        return patch_note(w->notes, w->a, w->err,
+                          "%s:%zu: hunk %u applied at the only place that matches, not at the file's %s as it states",
                           path, line, h->number, h->old_start <= 1 ? "start" : "end");
     case PLACE_FUZZ:
-        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u applied with fuzz %u at the only place that matches", path, line, h->number, p->fuzz);
+        return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u applied with fuzz %u at the only place that matches", path,
+                          line, h->number, p->fuzz);
     }
     return 0;
 }
@@ -266,10 +275,12 @@ static int check_counts(struct work *w, const struct hunk *h, const struct image
         bool trimmed = h->short_old == h->short_new && next <= w->f.n && h->short_old <= w->f.n - next
             && all_blank(w->f.l + next, (size_t)h->short_old);
         if (!trimmed)
-            return REFUSE(w, "%s:%zu: hunk %u is cut off: its header counts -%llu +%llu lines, there are -%zu +%zu", w->pl->path, p->pos + 1,
+            return REFUSE(w, "%s:%zu: hunk %u is cut off: its header counts -%llu +%llu lines, there are -%zu +%zu", w->pl->path,
+                          p->pos + 1,
                           h->number, (unsigned long long)h->old_count, (unsigned long long)h->new_count, im->old_n, im->new_n);
     }
-    return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u: its header counts -%llu +%llu lines, it has -%zu +%zu", w->pl->path, p->pos + 1,
+    return patch_note(w->notes, w->a, w->err, "%s:%zu: hunk %u: its header counts -%llu +%llu lines, it has -%zu +%zu",
+                      w->pl->path, p->pos + 1,
                       h->number, (unsigned long long)h->old_count, (unsigned long long)h->new_count, im->old_n, im->new_n);
 }
 
@@ -306,9 +317,10 @@ static int place_hunk(struct work *w, const struct hunk *h, struct image *im, st
     if (p.how == PLACE_NONE)
         return mismatch(w, h, im, at);
     if (more && !took_more && !h->more_after_blank)
-        return REFUSE(w, "%s:%zu: hunk %u: line(s) after it do not fit its header's counts (line %u of the patch)", w->pl->path, p.pos + 1,
-                      h->number, h->text_line);
-    if (more && !took_more && (rc = patch_note(w->notes, w->a, w->err, "%s: text after hunk %u was taken for prose", w->pl->path, h->number)) < 0)
+        return REFUSE(w, "%s:%zu: hunk %u: line(s) after it do not fit its header's counts (line %u of the patch)", w->pl->path,
+                      p.pos + 1, h->number, h->text_line);
+    if (more && !took_more && (rc = patch_note(w->notes, w->a, w->err, "%s: text after hunk %u was taken for prose", w->pl->path,
+                                               h->number)) < 0)
         return rc;
     if ((took_more || h->counts_wrong) && (rc = check_counts(w, h, im, &p)) < 0)
         return rc;
@@ -374,8 +386,8 @@ static int put_all(struct work *w, void **out, size_t *out_n)
     return 0;
 }
 
-int hunks_apply(void **out, size_t *out_n, const char **out_reason, struct placing *pl, const struct section *s, const void *bytes, size_t n,
-                struct arena *a, struct patch_notes *notes, struct err *err)
+int hunks_apply(void **out, size_t *out_n, const char **out_reason, struct placing *pl, const struct section *s,
+                const void *bytes, size_t n, struct arena *a, struct patch_notes *notes, struct err *err)
 {
     struct work w = { .pl = pl, .s = s, .a = a, .notes = notes, .err = err };
     *out_reason = NULL;

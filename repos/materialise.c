@@ -117,7 +117,8 @@ static int leaf(const char *path, const struct entry *e, void *arg, struct err *
         }
     } else {
         own_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd < 0 || write_all(fd, bytes, n) != 0 || fchmod(fd, e->executable ? 0755 : 0644) != 0 || futimens(fd, tree_times) != 0)
+        if (fd < 0 || write_all(fd, bytes, n) != 0 || fchmod(fd, e->executable ? 0755 : 0644) != 0
+            || futimens(fd, tree_times) != 0)
             rc = err_sys(err, ERR_SYS, "tree: write %.200s", path);
     }
     git_odb_object_free(o);
@@ -135,6 +136,7 @@ static void remove_below(int dir, const char *name, int depth)
         unlinkat(dir, name, 0);
         return;
     }
+    /* cppcheck-suppress readdirCalled ; the stream is this call's own */
     for (struct dirent *e; (e = readdir(d)) != NULL; )
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0
             && unlinkat(dirfd(d), e->d_name, 0) != 0)
@@ -147,6 +149,7 @@ void materialise_clean(int trees_fd)
 {
     int fd = openat(trees_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    /* cppcheck-suppress readdirCalled ; the stream is this call's own */
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL; ) {
         if (strncmp(e->d_name, TMP_PREFIX, strlen(TMP_PREFIX)) != 0)
             continue;

@@ -186,7 +186,8 @@ static int restore_protected(struct merging *m, struct err *err)
     int rc = changed_paths(m, m->model, err);
     for (uint32_t i = 0; rc == 0 && i < m->path_count; i++) {
         const char *path = m->paths[i], *q = patch_quote(m->a, path);
-        if (may_configure(path) && (rc = patch_note(&m->notes, m->a, err, "%s: changed by the patch; it may configure the test runner", q)) < 0)
+        if (may_configure(path) && (rc = patch_note(&m->notes, m->a, err,
+                                                    "%s: changed by the patch; it may configure the test runner", q)) < 0)
             return rc;
         struct entry was;
         bool hidden_too = false, hides = false, steers = is_protected(path), judges = !steers && holds_required(m, path);
@@ -201,7 +202,8 @@ static int restore_protected(struct merging *m, struct err *err)
         rc = was.kind != ENTRY_NONE ? tree_put_id(m->model, path, &was, err) : tree_delete(m->model, path, err);
         if (rc == 0 && hidden_too)      /* else the hidden tests bring it, and say so */
             rc = patch_note(&m->notes, m->a, err, judges ? "%s: holds required tests, put back as it was" : was.kind != ENTRY_NONE
-                            ? "%s: test runner configuration, put back as it was" : "%s: test runner configuration, not taken", q);
+                            ? "%s: test runner configuration, put back as it was" : "%s: test runner configuration, not taken",
+                                q);
     }
     return rc;
 }
@@ -220,7 +222,8 @@ static int force_hidden(struct merging *m, struct err *err)
             return rc;
         /* An earlier round may have changed this path with a directory it stood in: then there is nothing to tell. */
         bool touched = !same_entry(&was, &have) && !same_entry(&want, &have);
-        if (touched && (rc = patch_note(&m->notes, m->a, err, "%s: changed by the patch, the hidden tests' version is used", patch_quote(m->a, path))) < 0)
+        if (touched && (rc = patch_note(&m->notes, m->a, err, "%s: changed by the patch, the hidden tests' version is used",
+                                        patch_quote(m->a, path))) < 0)
             return rc;
         if (want.kind == ENTRY_DIR)     /* was a file; its new files come next */
             rc = have.kind == ENTRY_DIR ? 0 : tree_delete(m->model, path, err);
@@ -244,12 +247,15 @@ static int put_u64(struct buf *b, uint64_t v, struct err *err)
     return rc < 0 ? rc : put_u32(b, (uint32_t)(v >> 32), err);
 }
 
-static int put_edit(struct merging *m, uint32_t kind, uint32_t mode, const char *path, const void *bytes, size_t n, struct err *err)
+static int put_edit(struct merging *m, uint32_t kind, uint32_t mode, const char *path, const void *bytes, size_t n,
+                    struct err *err)
 {
     size_t path_n = strlen(path);
     int rc;
-    if ((rc = put_u32(m->edits, kind, err)) < 0 || (rc = put_u32(m->edits, mode, err)) < 0 || (rc = put_u32(m->edits, (uint32_t)path_n, err)) < 0
-        || (rc = put_u32(m->edits, 0, err)) < 0 || (rc = put_u64(m->edits, n, err)) < 0 || (rc = buf_add(m->edits, path, path_n, err)) < 0
+    if ((rc = put_u32(m->edits, kind, err)) < 0 || (rc = put_u32(m->edits, mode, err)) < 0
+        || (rc = put_u32(m->edits, (uint32_t)path_n, err)) < 0
+        || (rc = put_u32(m->edits, 0, err)) < 0 || (rc = put_u64(m->edits, n, err)) < 0
+            || (rc = buf_add(m->edits, path, path_n, err)) < 0
         || (rc = buf_add(m->edits, bytes, n, err)) < 0)
         return rc;
     m->edit_count++;
@@ -289,8 +295,8 @@ static int write_edits(struct merging *m, struct err *err)
 }
 
 /* The three trees, the hidden one with the task's test_patch on it. `code`: what a test_patch that does not apply is. */
-static int open_trees(struct merging *m, git_oid *out_base, const struct store *s, const struct task *t, const char *base_hex, int code,
-                      struct err *err)
+static int open_trees(struct merging *m, git_oid *out_base, const struct store *s, const struct task *t, const char *base_hex,
+                      int code, struct err *err)
 {
     if (base_hex == NULL || strlen(base_hex) != GIT_OID_HEXSZ || git_oid_fromstr(out_base, base_hex) != 0)
         return err_set(err, ERR_NOT_FOUND, "has no base tree; import it again");
@@ -312,7 +318,8 @@ static int open_trees(struct merging *m, git_oid *out_base, const struct store *
     return tree_id(m->hidden, &id, err);
 }
 
-int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t, const char *base_hex, struct err *err)
+int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t, const char *base_hex,
+                struct err *err)
 {
     struct merging m = { .a = a };
     git_oid base;
@@ -322,8 +329,8 @@ int merge_check(const char **out_fix_fault, struct arena *a, const struct store 
     return rc < 0 || blank_text(t->patch, n) ? rc : apply_text(m.model, m.base, out_fix_fault, a, t->patch, n, &m.notes, err);
 }
 
-static int merge_into(struct merge *out, struct merging *m, const struct store *s, const struct task *t, const char *patch, size_t n,
-                      struct err *err)
+static int merge_into(struct merge *out, struct merging *m, const struct store *s, const struct task *t, const char *patch,
+                      size_t n, struct err *err)
 {
     git_oid base, id;
     const char *reason = NULL;

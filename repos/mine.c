@@ -44,7 +44,8 @@ bool path_is_test(const char *path)
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (*ext != '\0' && ends(c, n, tails[i]))
             return true;
-    return one_of(ext, strlen(ext), camel) && (ends(c, n, "Test") || ends(c, n, "Tests") || ends(c, n, "Spec") || ends(c, n, "IT"));
+    return one_of(ext, strlen(ext), camel) && (ends(c, n, "Test") || ends(c, n, "Tests") || ends(c, n, "Spec")
+                                               || ends(c, n, "IT"));
 }
 
 static int commit_of(git_commit **out, git_repository *r, const char *rev, struct err *err)
@@ -115,14 +116,16 @@ static int diff_of(git_diff **out, git_repository *r, git_commit *base, git_comm
     opts.flags = GIT_DIFF_SHOW_BINARY;
     opts.ignore_submodules = GIT_SUBMODULE_IGNORE_ALL;
     opts.id_abbrev = GIT_OID_HEXSZ;
-    if (rc != 0 || git_commit_tree(&from, base) != 0 || git_commit_tree(&to, head) != 0 || git_diff_tree_to_tree(out, r, from, to, &opts) != 0)
+    if (rc != 0 || git_commit_tree(&from, base) != 0 || git_commit_tree(&to, head) != 0
+        || git_diff_tree_to_tree(out, r, from, to, &opts) != 0)
         rc = git_err(err, ERR_BAD_INPUT, "diff");
     git_tree_free(from);
     git_tree_free(to);
     return rc;
 }
 
-int mine_split(struct change_split *out, struct arena *a, const char *repo_dir, const char *base_rev, const char *head_rev, struct err *err)
+int mine_split(struct change_split *out, struct arena *a, const char *repo_dir, const char *base_rev, const char *head_rev,
+               struct err *err)
 {
     int rc = store_git_init(err);
     if (rc < 0)

@@ -1,13 +1,11 @@
 /* patch.c - patch text into sections and hunks; see patch.h. */
 #include "repos/patch.h"
 #include "base/buf.h"
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LINES_MAX     ((size_t)4 << 20)
-#define FINDINGS_MAX  100
 #define SPLITS_MAX    256           /* spaces of a diff line that are tried as the one between its names */
 #define HUNK_NUMBER_MAX UINT64_C(1000000000)
 #define BINARY_SIZE_MAX ((uint64_t)64 << 20)
@@ -27,51 +25,6 @@ struct parser {
 
 /* The parser's functions return 0, or a negative code: our failure, or REFUSED with p->reason set. */
 #define REFUSED (-1000)
-
-int patch_note(struct patch_notes *notes, struct arena *a, struct err *err, const char *fmt, ...)
-{
-    if (notes->list.count == FINDINGS_MAX)
-        return 0;                   /* a hundred findings say enough */
-    if (notes->list.count == notes->cap) {
-        uint32_t cap = notes->cap != 0 ? notes->cap * 2 : 8;
-        const char **items = arena_alloc(a, sizeof *items * cap);
-        if (items == NULL)
-            return err_set(err, ERR_LIMIT, "patch: findings do not fit the memory budget");
-        if (notes->list.count > 0)
-            memcpy(items, notes->list.items, sizeof *items * notes->list.count);
-        notes->list.items = items;
-        notes->cap = cap;
-    }
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    const char *kept = arena_strdup(a, text);
-    if (kept == NULL)
-        return err_set(err, ERR_LIMIT, "patch: findings do not fit the memory budget");
-    notes->list.items[notes->list.count++] = kept;
-    return 0;
-}
-
-int patch_reason(const char **out_reason, struct arena *a, struct err *err, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    *out_reason = arena_strdup(a, text);
-    return *out_reason != NULL ? 0 : err_set(err, ERR_LIMIT, "patch: reason does not fit the memory budget");
-}
-
-const char *patch_quote(struct arena *a, const char *path)
-{
-    char quoted[300];
-    err_quote(quoted, sizeof quoted, path, strlen(path));
-    const char *s = arena_strdup(a, quoted);
-    return s != NULL ? s : "(a file)";
-}
 
 static int no_memory(struct parser *p) { return err_set(p->err, ERR_LIMIT, "patch: does not fit the memory budget"); }
 
@@ -185,7 +138,8 @@ static int take_name(struct parser *p, const char **out, struct line l, bool *ou
         if (memchr(l.text, '\0', n) != NULL)
             return REFUSE(p, "line %zu: a file name holds a NUL byte", line_number(p));
         /* diff -N marks a file that is not there by the epoch as its time */
-        if (out_none != NULL && tab != NULL && (begins((struct line){ tab, l.n - n }, "\t1970-01-01 0") || begins((struct line){ tab, l.n - n }, "\t1969-12-31 ")))
+        if (out_none != NULL && tab != NULL && (begins((struct line){ tab, l.n - n }, "\t1970-01-01 0")
+                                                || begins((struct line){ tab, l.n - n }, "\t1969-12-31 ")))
             *out_none = true;
         if ((*out = arena_strndup(p->a, l.text, n)) == NULL)
             return no_memory(p);
@@ -279,7 +233,10 @@ static int section_new(struct parser *p, struct section **out, bool git)
 
 /* --- hunks --- */
 
-static bool is_blank(struct line l) { return l.n == 0 || (l.n == 1 && l.text[0] == '\n') || (l.n == 2 && l.text[0] == '\r' && l.text[1] == '\n'); }
+static bool is_blank(struct line l)
+{
+    return l.n == 0 || (l.n == 1 && l.text[0] == '\n') || (l.n == 2 && l.text[0] == '\r' && l.text[1] == '\n');
+}
 
 /* What git format-patch ends a mail with. */
 static bool is_signature(const struct parser *p, size_t i)
@@ -432,7 +389,8 @@ static int parse_binary_block(struct parser *p, struct binary_data *out)
 {
     struct line l = head(p, p->i);
     out->delta = begins(l, "delta ");
-    if ((!out->delta && !begins(l, "literal ")) || (take_text(&l, out->delta ? "delta " : "literal "), !take_number(&l, &out->size)) || l.n > 0)
+    if ((!out->delta && !begins(l, "literal ")) || (take_text(&l, out->delta ? "delta " : "literal "),
+                                                    !take_number(&l, &out->size)) || l.n > 0)
         return REFUSE(p, "line %zu: binary data begins with neither \"literal\" nor \"delta\"", line_number(p));
     if (out->size > BINARY_SIZE_MAX)
         return REFUSE(p, "line %zu: binary data of more than %u MiB", line_number(p), (unsigned)(BINARY_SIZE_MAX >> 20));
@@ -636,8 +594,8 @@ static int split_lines(struct parser *p, const char *bytes, size_t n)
     return 0;
 }
 
-int patch_parse(struct patch *out, const char **out_reason, struct arena *a, const char *bytes, size_t n, struct patch_notes *notes,
-                struct err *err)
+int patch_parse(struct patch *out, const char **out_reason, struct arena *a, const char *bytes, size_t n,
+                struct patch_notes *notes, struct err *err)
 {
     *out = (struct patch){ 0 };
     *out_reason = NULL;

@@ -37,7 +37,8 @@ int store_git_init(struct err *err)
 {
     if (git_libgit2_init() < 0)
         return git_err(err, ERR_INTERNAL, "libgit2");
-    static const int levels[] = { GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG, GIT_CONFIG_LEVEL_GLOBAL, GIT_CONFIG_LEVEL_PROGRAMDATA };
+    static const int levels[] = { GIT_CONFIG_LEVEL_SYSTEM, GIT_CONFIG_LEVEL_XDG, GIT_CONFIG_LEVEL_GLOBAL,
+                                  GIT_CONFIG_LEVEL_PROGRAMDATA };
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
         if (git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, levels[i], "") != 0)
             return git_err(err, ERR_INTERNAL, "libgit2");
@@ -241,7 +242,8 @@ static int find_submodules(const char *path, const struct entry *e, void *arg, s
 /* The working file as git would store it (line-ending filters applied), read without following links. */
 static int layer_file(struct importing *im, int workdir, const char *full, const char *path, struct err *err)
 {
-    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+    struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
     own_fd fd = (int)syscall(SYS_openat2, workdir, full, &how, sizeof how);
     if (fd < 0 && errno == ELOOP) {
         struct open_how link_how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_BENEATH };
@@ -330,13 +332,15 @@ static bool head_is(git_repository *r, const git_oid *commit)
 }
 
 /* The commit's tree, or the subtree at prefix. */
-static int base_tree_of(struct importing *im, git_tree **out_root, git_oid *out_base, const char *base_commit, const char *name, struct err *err)
+static int base_tree_of(struct importing *im, git_tree **out_root, git_oid *out_base, const char *base_commit, const char *name,
+                        struct err *err)
 {
     git_oid id;
     git_commit *commit = NULL;
     git_tree *root = NULL;
     if (git_oid_fromstr(&id, base_commit) != 0 || git_commit_lookup(&commit, im->repo, &id) != 0)
-        return err_set(err, ERR_BAD_INPUT, "commit %s is not in repo \"%.200s\"; fetch it, or a fuller clone, first", base_commit, name);
+        return err_set(err, ERR_BAD_INPUT, "commit %s is not in repo \"%.200s\"; fetch it, or a fuller clone, first",
+                       base_commit, name);
     int rc = git_commit_tree(&root, commit);
     git_commit_free(commit);
     if (rc != 0)
@@ -382,7 +386,8 @@ static int build_base(struct importing *im, const struct task *t, struct str_lis
     uint32_t n = 0;
     bool lost = false;
     if (im->layered > 0)
-        lost |= (items[n++] = arena_printf(im->a, "%u uncommitted change%s taken as set-up layer", im->layered, im->layered == 1 ? "" : "s")) == NULL;
+        lost |= (items[n++] = arena_printf(im->a, "%u uncommitted change%s taken as set-up layer", im->layered,
+                                           im->layered == 1 ? "" : "s")) == NULL;
     if (untracked > 0)
         lost |= (items[n++] = arena_printf(im->a, "%u untracked path%s left out", untracked, untracked == 1 ? "" : "s")) == NULL;
     for (uint32_t i = 0; i < im->gone_count; i++) {
@@ -456,7 +461,8 @@ int store_import(struct store *s, struct arena *a, struct task *t, const char *r
         rc = err_set(err, ERR_LIMIT, "out of memory");
     if (rc == 0)
         rc = merge_check(&fix_fault, a, s, t, hex, err);
-    if (rc == 0 && fix_fault != NULL && (told.items[told.count++] = arena_printf(a, "its true fix does not apply: %s", fix_fault)) == NULL)
+    if (rc == 0 && fix_fault != NULL && (told.items[told.count++] = arena_printf(a, "its true fix does not apply: %s",
+                                                                                 fix_fault)) == NULL)
         rc = err_set(err, ERR_LIMIT, "out of memory");
     if (rc < 0)
         return err_in(err, "task %s", quoted);

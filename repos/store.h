@@ -14,11 +14,11 @@ MUST_CHECK int store_source_open(git_repository **out, const char **out_prefix, 
                                  const char *name, struct err *err);
 
 /*
- * merge.c: do the task's own patches apply to base_hex? ERR_BAD_INPUT when test_patch does not; *out_fix_fault (arena) says why the
- * true fix does not, or is NULL.
+ * merge.c: do the task's own patches apply to base_hex? ERR_BAD_INPUT when test_patch does not;
+ * *out_fix_fault (arena) says why the true fix does not, or is NULL.
  */
-MUST_CHECK int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t, const char *base_hex,
-                           struct err *err);
+MUST_CHECK int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t,
+                           const char *base_hex, struct err *err);
 
 /* materialise.c: write the tree as files into trees_fd/<hex>; one that is there already is left alone. */
 MUST_CHECK int materialise(int trees_fd, const char *hex, git_odb *odb, struct arena *a, struct err *err);

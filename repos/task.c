@@ -133,15 +133,18 @@ static int take_ids(struct reading *r, struct str_list *out, const char *name, c
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_array_get(j, i);
         if (!json_is_string(one))
-            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: want a string, got %s", r->id, name, i + 1, type_name(one));
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: want a string, got %s", r->id, name, i + 1,
+                           type_name(one));
         const char *s = json_string_value(one);
         size_t len = json_string_length(one);
         if (len == 0 || len > TEST_ID_SIZE_MAX)
-            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: %zu bytes, want 1..%d", r->id, name, i + 1, len, TEST_ID_SIZE_MAX);
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu: %zu bytes, want 1..%d", r->id, name, i + 1, len,
+                           TEST_ID_SIZE_MAX);
         if (has_control(s, len)) {
             char quoted[128];
             err_quote(quoted, sizeof quoted, s, len);
-            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu holds a control character: \"%s\"", r->id, name, i + 1, quoted);
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: entry %zu holds a control character: \"%s\"", r->id, name,
+                           i + 1, quoted);
         }
         if (json_object_get(seen, s) != NULL)
             continue;

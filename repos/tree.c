@@ -143,7 +143,8 @@ static int read_object(git_odb_object **out, git_odb *odb, const git_oid *id, gi
     if (git_odb_object_type(*out) != want) {
         git_odb_object_free(*out);
         *out = NULL;
-        return err_set(err, ERR_CORRUPT, "%s: is a %s, want a %s", what, git_object_type2string(type), git_object_type2string(want));
+        return err_set(err, ERR_CORRUPT, "%s: is a %s, want a %s", what, git_object_type2string(type),
+                       git_object_type2string(want));
     }
     return 0;
 }
@@ -301,7 +302,8 @@ static int node_make(struct tree *t, struct node **out, const char *path, struct
     return 0;
 }
 
-int tree_put(struct tree *t, const char *path, enum entry_kind kind, bool executable, const void *bytes, size_t n, struct err *err)
+int tree_put(struct tree *t, const char *path, enum entry_kind kind, bool executable, const void *bytes, size_t n,
+             struct err *err)
 {
     struct node *node;
     int rc = node_make(t, &node, path, err);
@@ -323,7 +325,8 @@ int tree_put_id(struct tree *t, const char *path, const struct entry *e, struct 
         return rc;
     static const uint32_t modes[] = { [ENTRY_FILE] = MODE_FILE, [ENTRY_LINK] = MODE_LINK, [ENTRY_DIR] = MODE_DIR,
                                       [ENTRY_SUBMODULE] = MODE_SUBMODULE };
-    *node = (struct node){ .name = node->name, .parent = node->parent, .id = e->id, .mode = e->executable ? MODE_EXEC : modes[e->kind] };
+    *node = (struct node){ .name = node->name, .parent = node->parent, .id = e->id,
+                           .mode = e->executable ? MODE_EXEC : modes[e->kind] };
     mark_dirty(node->parent);
     return 0;
 }

@@ -36,15 +36,16 @@ MUST_CHECK int tree_look(struct tree *t, struct entry *out, const char *path, st
 /* Bring a file's or link's bytes in. ERR_LIMIT above size_max. */
 MUST_CHECK int tree_read(struct tree *t, struct entry *e, size_t size_max, struct err *err);
 /* Bytes are borrowed for the arena's life. Whatever stands at the path is replaced, parents that are no directories too. */
-MUST_CHECK int tree_put(struct tree *t, const char *path, enum entry_kind kind, bool executable, const void *bytes, size_t n, struct err *err);
+MUST_CHECK int tree_put(struct tree *t, const char *path, enum entry_kind kind, bool executable, const void *bytes, size_t n,
+                        struct err *err);
 /* As tree_put, with an object that the odb holds already. */
 MUST_CHECK int tree_put_id(struct tree *t, const char *path, const struct entry *e, struct err *err);
 /* Remove a file, link, submodule or whole directory; parents left empty go too. Nothing there: nothing done. */
 MUST_CHECK int tree_delete(struct tree *t, const char *path, struct err *err);
 MUST_CHECK int tree_id(struct tree *t, git_oid *out, struct err *err);
 
-/* Called for every leaf below the directory `below` ("": all) in path order; `path` is whole and valid for the call. Negative ends
- * the walk with that value. */
+/* Called for every leaf below the directory `below` ("": all) in path order; `path` is whole and valid for
+ * the call. Negative ends the walk with that value. */
 typedef int (*tree_leaf_fn)(const char *path, const struct entry *e, void *arg, struct err *err);
 MUST_CHECK int tree_walk(struct tree *t, const char *below, tree_leaf_fn fn, void *arg, struct err *err);
 /* Leaves that differ between two trees over one odb: `was` or `is` may be ENTRY_NONE. Equal directories are not entered. */

@@ -76,7 +76,8 @@ static void catalog_list__pages_by_id_and_filters(void **state)
     }
     assert_int_equal(catalog_commit(c, &err), 0);
     static const struct { const char *repo, *prefix; uint32_t limit, want; } rows[] = {
-        { "", "", 7, 100 }, { "even", "", 7, 50 }, { "", "b-", 5, 34 }, { "odd", "b-", 50, 17 }, { "", "zz", 5, 0 }, { "none", "", 5, 0 },
+        { "", "", 7, 100 }, { "even", "", 7, 50 }, { "", "b-", 5, 34 }, { "odd", "b-", 50, 17 }, { "", "zz", 5, 0 },
+            { "none", "", 5, 0 },
         { "", "", 100, 100 }, { "", "b-09", 2, 4 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -84,7 +85,8 @@ static void catalog_list__pages_by_id_and_filters(void **state)
         const char *after = "", *next = NULL;
         do {
             struct task *page = NULL;
-            assert_int_equal(catalog_list(c, &page, &count, &next, &a, after, rows[i].repo, rows[i].prefix, rows[i].limit, &err), 0);
+            assert_int_equal(catalog_list(c, &page, &count, &next, &a, after, rows[i].repo, rows[i].prefix, rows[i].limit, &err),
+                             0);
             for (uint32_t k = 0; k < count; k++) {
                 assert_true(strcmp(page[k].id, after) > 0);
                 assert_string_equal(page[k].patch, "");

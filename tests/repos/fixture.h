@@ -16,8 +16,10 @@ static inline void fixture_import(struct fixture *f)
     struct err err = { 0 };
     struct str_list notes;
     char *head = slurp(f->top, "head", NULL), dir[4200];
-    f->t = (struct task){ .id = "t-1", .repo = "r", .base_commit = arena_strndup(&f->a, head, 40), .problem_statement = "", .patch = "",
-                          .test_patch = "", .test_cmd = "true", .reader = "auto", .environment = "host", .split = "", .timeout_s = 1,
+    f->t = (struct task){ .id = "t-1", .repo = "r", .base_commit = arena_strndup(&f->a, head, 40), .problem_statement = "",
+                          .patch = "",
+                          .test_patch = "", .test_cmd = "true", .reader = "auto", .environment = "host", .split = "",
+                              .timeout_s = 1,
                           .memory_mb = 64, .extra_json = "{}", .base_tree = "" };
     free(head);
     snprintf(dir, sizeof dir, "%s/repos", f->top);
@@ -123,7 +125,8 @@ static inline void fixture_merge(struct fixture *f, const void *patch, size_t n)
         assert_true(f->m.reason[0] != '\0');
         return;
     }
-    char *cmd = arena_printf(&f->a, "rm -rf out; cp -a store/trees/%s out; test -d check.git || git init -q --bare check.git", f->t.base_tree), dir[4200];
+    char *cmd = arena_printf(&f->a, "rm -rf out; cp -a store/trees/%s out; test -d check.git || git init -q --bare check.git",
+                             f->t.base_tree), dir[4200];
     assert_int_equal(sh(f->top, cmd), 0);
     snprintf(dir, sizeof dir, "%s/out", f->top);
     apply_edits(dir, &f->m.edits);

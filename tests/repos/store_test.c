@@ -32,7 +32,8 @@ static int import(struct arena *a, struct task *t, const char *repo, struct str_
 {
     char *head = slurp(top, "head", NULL), dir[4200];
     *t = (struct task){ .id = "t-1", .repo = repo, .base_commit = head != NULL ? arena_strndup(a, head, 40) : "", .patch = "", .test_patch = test_patch,
-                        .test_cmd = "true", .reader = "auto", .environment = "host", .timeout_s = 1, .memory_mb = 64, .base_tree = "" };
+                        .test_cmd = "true", .reader = "auto", .environment = "host", .timeout_s = 1, .memory_mb = 64,
+                            .base_tree = "" };
     free(head);
     snprintf(dir, sizeof dir, "%s/repos", top);
     return store_import(store, a, t, dir, notes, err);
@@ -138,7 +139,8 @@ static void store_import__refuses_what_lies_elsewhere(void **state)
     (void)state;
     assert_int_equal(sh(top, MAKE_REPO "cd ../..; mkdir other; cp -r repos/r other/r; ln -s ../other/r repos/link; ln -s r repos/fine; mkdir repos/none"), 0);
     static const struct { const char *repo, *named; } rows[] = {
-        { "../other/r", ".." }, { "/etc", "absolute" }, { "link", "leaves" }, { "none", "no git repository" }, { "missing", "missing" },
+        { "../other/r", ".." }, { "/etc", "absolute" }, { "link", "leaves" }, { "none", "no git repository" },
+            { "missing", "missing" },
         { "r/../r", ".." }, { "r/.git", ".git" }, { "r/run", "Not a directory" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

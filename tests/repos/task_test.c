@@ -1,7 +1,8 @@
 /* task_test.c - records read, written, and refused with the wrong field's name. */
 #include "tests/repos/repos_test.h"
 
-static int read_str(struct task *t, struct arena *a, const char *s, struct err *err) { return task_read_json(t, a, s, strlen(s), err); }
+static int read_str(struct task *t, struct arena *a, const char *s, struct err *err) { return task_read_json(t, a, s, strlen(s),
+                                                                                          err); }
 
 static void task_read_json__fills_defaults_and_keeps_unknown_fields(void **state)
 {
