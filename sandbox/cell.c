@@ -43,10 +43,10 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
-void cell_reaper(const struct kit *kit, int sock)
+void cell_reaper(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
-    int rc = mount_proc(&err);
+    int rc = mount_proc(w, &err);
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
@@ -93,6 +93,14 @@ static bool same_name(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && b[n] == '=';
 }
 
+/* The sandbox's own files are in the way, as an earlier command or the image left them: that is how this command ends,
+ * as a shell would tell it, and no failure of ours. */
+_Noreturn static void unable(int out, const char *what)
+{
+    dprintf(out, "sandbox: %s: %s\n", what, strerror(errno));
+    _exit(126);
+}
+
 /* Become the command. Returns only on failure. */
 static int run(const struct cell_order *o, int command, int out, struct err *err)
 {
@@ -125,14 +133,18 @@ static int run(const struct cell_order *o, int command, int out, struct err *err
     int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         adj = -1;                       /* only makes the choice of the kernel's victim less sharp */
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null < 0 || chdir(SANDBOX_WORK_DIR) < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (null < 0)
+        unable(out, "/dev/null");
+    if (chdir(SANDBOX_WORK_DIR) < 0)
+        unable(out, SANDBOX_WORK_DIR);
+    if (fcntl(null, F_SETFL, 0) < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
         return err_sys(err, ERR_SYS, "command: descriptors");
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     umask(022);
     const char *argv[] = { "sh", "-c", text, NULL };
     execve("/bin/sh", (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
-    return err_sys(err, ERR_SYS, "start /bin/sh");
+    unable(1, "/bin/sh");
 }
 
 void cell_agent(const struct kit *kit, int sock)

@@ -22,7 +22,8 @@ struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uin
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
 /* Never return. `sock` is the only descriptor that stays open. The agent answers once when it is ready. */
-_Noreturn void cell_reaper(const struct kit *kit, int sock);
+struct world;
+_Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
 _Noreturn void cell_agent(const struct kit *kit, int sock);
 
 /* The agent's work; each in a file of its own. */

@@ -111,7 +111,7 @@ static void tell(struct launcher *l, struct note *n, int rc, const struct err *w
 static int crew_start(struct launcher *l, struct err *err)
 {
     int pair[2], first[2];
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH) < 0)
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
     if (setns(l->self, CLONE_NEWPID) < 0 || unshare(CLONE_NEWPID) < 0)
@@ -125,7 +125,7 @@ static int crew_start(struct launcher *l, struct err *err)
     }
     l->reaper = fork();
     if (l->reaper == 0)
-        cell_reaper(l->kit, first[1]);
+        cell_reaper(l->kit, &l->world, first[1]);
     if (l->reaper > 0) {
         l->reaper_fd = pidfd_open(l->reaper, 0);
         l->agent = fork();

@@ -275,7 +275,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
     static const char *const options[][2] = { { "size", "256m" }, { "nr_inodes", "100000" }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "lower" };
+    static const char *const dirs[] = { "up", "work", "lower", "masks" };
     *w = (struct world){ .store = -1, .report = -1, .disk_bytes = STORE_BYTES_FIRST, .disk_inodes = STORE_INODES_FIRST };
     umask(0);
     own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
@@ -283,6 +283,8 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(store, dirs[i], 0755) < 0)
             rc = err_sys(err, ERR_SYS, "store directories");
+    if (rc == 0 && mknodat(store, "mask", S_IFREG | 0444, 0) < 0)
+        rc = err_sys(err, ERR_SYS, "store file");
     own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, 0, err);
     rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
@@ -410,26 +412,26 @@ int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct er
     return 0;
 }
 
-static int mask(int proc, const char *name, const char *with, struct err *err)
+static int mask(int proc, const char *name, int store, const char *with, struct err *err)
 {
     own_fd at = openat2_beneath(proc, name, O_PATH);
     if (at < 0)
         return 0;                               /* this kernel has no such part */
-    own_fd fd = open_tree(AT_FDCWD, with, CLONE_FLAGS);
+    own_fd fd = open_tree(store, with, CLONE_FLAGS | AT_SYMLINK_NOFOLLOW);
     if (fd < 0 || move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return err_sys(err, ERR_SYS, "mask of /proc/%s", name);
     return 0;
 }
 
-int mount_proc(struct err *err)
+int mount_proc(const struct world *w, struct err *err)
 {
     own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = proc < 0 ? proc : attach(proc, root, "proc", err);
     for (size_t i = 0; rc == 0 && i < sizeof masked_files / sizeof masked_files[0]; i++)
-        rc = mask(proc, masked_files[i], "/dev/null", err);
+        rc = mask(proc, masked_files[i], w->store, "mask", err);
     for (size_t i = 0; rc == 0 && i < sizeof masked_dirs / sizeof masked_dirs[0]; i++)
-        rc = mask(proc, masked_dirs[i], "/assay/store", err);
+        rc = mask(proc, masked_dirs[i], w->store, "masks", err);
     if (rc < 0)
         return rc;
     own_fd sys = open_tree(proc, "sys", CLONE_FLAGS);

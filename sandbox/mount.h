@@ -36,5 +36,6 @@ MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, stru
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
 MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
-/* Fresh /proc of the caller's pid namespace, dangerous parts masked. */
-MUST_CHECK int mount_proc(struct err *err);
+/* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
+ * files in the root by now: nothing is taken from there, masks come out of the store. */
+MUST_CHECK int mount_proc(const struct world *w, struct err *err);

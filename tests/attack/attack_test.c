@@ -214,6 +214,37 @@ static void report_takes_only_plain_files(void **state)
     outcome_done(&o);
 }
 
+/* A first run leaves traps where our own processes will work before the second. */
+static void traps_for_the_next_run(void **state)
+{
+    (void)state;
+    struct sandbox *s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ .wall_ns = 20 * NS_PER_S });
+    struct outcome o = box_run(client, s,
+        "rm -f /dev/null /dev/zero; ln -s /proc/self/fd/7 /dev/null; mv /assay /gone; mkdir -p /assay/report; ln -s /etc/passwd /assay/report/p; "
+        "mv /proc /p2 2>&1 | grep -q busy && echo kept; rmdir /testbed && ln -s /etc /testbed; mv /bin/sh /bin/sh2; ln -s /bin/sh2 /bin/sh; echo set");
+    assert_string_equal(o.output, "kept\nset\n");
+    outcome_done(&o);
+    o = box_run(client, s, "cat /proc/keys | wc -c; ls /proc/fs /proc/keys/ 2>&1 | grep -c root; ls /gone/store; echo x >/gone/report/r; pwd -P");
+    assert_true(o.result.end == SANDBOX_END_EXIT && o.result.value == 126);     /* it broke its own world: its own loss */
+    assert_non_null(strstr(o.output, "/dev/null"));
+    assert_null(memmem(o.report, o.report_len, "root:", 5));
+    outcome_done(&o);
+    sandbox_close(s);
+    s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ .wall_ns = 20 * NS_PER_S });
+    o = box_run(client, s, "mv /assay /gone; mkdir -p /assay/report; ln -s /etc/passwd /assay/report/p; ln -s /etc/passwd /gone/report/q; "
+                           "mv /bin/sh /bin/sh2; ln -s /bin/sh2 /bin/sh; echo x >/gone/report/r; echo set");
+    assert_string_equal(o.output, "set\n");
+    assert_int_equal(o.report_len, 16 + 1 + 2);
+    outcome_done(&o);
+    o = box_run(client, s, "cat /proc/keys | wc -c; ls -A /proc/fs /gone/store; pwd -P");
+    assert_string_equal(o.output, "0\n/gone/store:\n\n/proc/fs:\n/testbed\n");
+    outcome_done(&o);
+    sandbox_close(s);
+    o = attack_run((struct sandbox_limits){ 0 }, "echo honest >/dev/null && sh -c 'echo ok'; pwd -P");
+    assert_string_equal(o.output, "ok\n/testbed\n");
+    outcome_done(&o);
+}
+
 static void uid_outside_is_nobodys(void **state)
 {
     (void)state;
@@ -248,11 +279,12 @@ static void inotify_of_a_neighbour_is_not_used_up(void **state)
 int main(void)
 {
     enum { N = sizeof attacks / sizeof attacks[0] };
-    static struct CMUnitTest tests[N + 3];
+    static struct CMUnitTest tests[N + 4];
     for (size_t i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){ attacks[i].name, attack_fails_and_twin_works, NULL, NULL, (void *)(uintptr_t)&attacks[i] };
     tests[N] = (struct CMUnitTest)cmocka_unit_test(report_takes_only_plain_files);
     tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(uid_outside_is_nobodys);
     tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(inotify_of_a_neighbour_is_not_used_up);
+    tests[N + 3] = (struct CMUnitTest)cmocka_unit_test(traps_for_the_next_run);
     return cmocka_run_group_tests_name("sandbox attacks", tests, start, stop);
 }
