@@ -70,6 +70,13 @@ static unsigned long long start_ticks(long pid)
     return p == NULL ? 0 : strtoull(p, NULL, 10);
 }
 
+/* Which process ids these are: containers that share a hierarchy count their own. */
+static unsigned long long pid_namespace(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (unsigned long long)st.st_ino;
+}
+
 static void remove_tree(const char *dir)
 {
     char path[640];
@@ -92,9 +99,10 @@ static void remove_stale(const char *parent)
         return;
     for (struct dirent *e; (e = readdir(d)) != NULL; ) {
         long pid;
-        unsigned long long ticks;
+        unsigned long long namespace, ticks;
         char path[640];
-        if (sscanf(e->d_name, PREFIX "%ld.%llu", &pid, &ticks) == 2 && start_ticks(pid) != ticks) {
+        if (sscanf(e->d_name, PREFIX "%ld.n%llu.%llu", &pid, &namespace, &ticks) == 3 && namespace == pid_namespace() &&
+            start_ticks(pid) != ticks) {
             snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
             remove_tree(path);
         }
@@ -145,7 +153,7 @@ static int mount_point(const char *want, char *out, size_t size)
 static int make_base(char *out, size_t size, const char *parent)
 {
     remove_stale(parent);
-    if (snprintf(out, size, "%s/" PREFIX "%ld.%llu", parent, (long)getpid(), start_ticks(getpid())) >= (int)size)
+    if (snprintf(out, size, "%s/" PREFIX "%ld.n%llu.%llu", parent, (long)getpid(), pid_namespace(), start_ticks(getpid())) >= (int)size)
         return -1;
     return mkdir(out, 0755) == 0 || errno == EEXIST ? 0 : -1;
 }

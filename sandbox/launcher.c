@@ -268,6 +268,9 @@ static int run(struct launcher *l, int command, struct note *n, struct err *err)
         }
     }
     crew_end(l, &n->status);
+    /* Killed by the jail, or for its memory, before it had even become the command: that is an end like another. */
+    if (rc == ERR_LOST && WIFSIGNALED(n->status) && WTERMSIG(n->status) == SIGKILL)
+        rc = 0;
     while (open) {
         uint64_t was = l->kit->ring->total;
         open = take_output(l->kit->ring, in) && l->kit->ring->total != was;
