@@ -83,7 +83,10 @@ extern "C" void *backend_alloc(size_t bytes)
 }
 
 extern "C" void backend_free(void *p) { note(cudaFree(p)); }
-extern "C" void backend_upload(void *to, const void *host, size_t bytes) { note(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice)); }
+extern "C" void backend_upload(void *to, const void *host, size_t bytes)
+{
+    note(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice));
+}
 extern "C" void backend_download(void *host, const void *from, size_t bytes)
 {
     note(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost));
@@ -208,8 +211,8 @@ __global__ static void rmsnorm_back_w(float *dw, const float *dout, const float 
     dw[d] += sum;
 }
 
-extern "C" void backend_rmsnorm_back(real *dx, real *dw, const real *dout, const real *x, const real *w, const real *inv, size_t rows,
-                                     size_t dim)
+extern "C" void backend_rmsnorm_back(real *dx, real *dw, const real *dout, const real *x, const real *w, const real *inv,
+    size_t rows, size_t dim)
 {
     if (rows == 0)
         return;
@@ -342,7 +345,8 @@ __device__ static float row_entropy(const float *z, size_t n, float inv_temp, fl
     return block_sum(h);
 }
 
-__global__ static void logprob(float *lp, float *entropy, const float *logits, const struct backend_pick *picks, size_t vocab, float inv_temp)
+__global__ static void logprob(float *lp, float *entropy, const float *logits, const struct backend_pick *picks, size_t vocab,
+    float inv_temp)
 {
     struct backend_pick k = picks[blockIdx.x];
     const float *z = logits + blockIdx.x * vocab + k.first;
@@ -353,8 +357,8 @@ __global__ static void logprob(float *lp, float *entropy, const float *logits, c
     }
 }
 
-extern "C" void backend_logprob(real *lp, real *entropy, const real *logits, const struct backend_pick *picks, size_t rows, size_t vocab,
-                                real inv_temp)
+extern "C" void backend_logprob(real *lp, real *entropy, const real *logits, const struct backend_pick *picks, size_t rows,
+    size_t vocab, real inv_temp)
 {
     if (rows > 0)
         logprob<<<(unsigned)rows, BLOCK>>>(lp, entropy, logits, picks, vocab, inv_temp);

@@ -15,7 +15,8 @@ static int check_sample(const struct sample *s, size_t index, uint32_t vocab, ui
         return err_set(err, ERR_BAD_INPUT, "sample %zu: choices %u + %u pass the vocabulary of %u", index, first, count, vocab);
     for (size_t i = 0; i < s->n; i++) {
         if (s->tokens[i] >= vocab)
-            return err_set(err, ERR_BAD_INPUT, "sample %zu: token %u at %zu is outside the vocabulary of %u", index, s->tokens[i], i, vocab);
+            return err_set(err, ERR_BAD_INPUT, "sample %zu: token %u at %zu is outside the vocabulary of %u", index,
+                s->tokens[i], i, vocab);
         if (s->mask[i] == 0)
             continue;
         if (i == 0 || s->tokens[i] < first || s->tokens[i] - first >= count)

@@ -237,7 +237,8 @@ int checkpoint_load(const char *out_dir, struct model *m, struct optimizer *opt,
         return err_set(err, ERR_BAD_INPUT, "%s: made for another model than the one asked for", path);
     bool whole = true;
     struct checkpoint_state got = { .step = meta_number(f, "step", &whole), .version = meta_number(f, "version", &whole),
-        .cursor = meta_number(f, "cursor", &whole), .seed = meta_number(f, "seed", &whole), .rng = meta_number(f, "rng", &whole) };
+        .cursor = meta_number(f, "cursor", &whole), .seed = meta_number(f, "seed", &whole),
+        .rng = meta_number(f, "rng", &whole) };
     uint64_t opt_step = meta_number(f, "optimizer_step", &whole);
     if (!whole || strlen(run) >= run_size)
         return err_set(err, ERR_CORRUPT, "%s: the run's state cannot be read", path);
@@ -293,13 +294,14 @@ static int write_model(const char *path, const struct model *m, char hex[DIGEST_
     return 0;
 }
 
-int checkpoint_export(struct checkpoint_version *out, const char *out_dir, const struct model *m, uint64_t version, const char *run,
-                      struct err *err)
+int checkpoint_export(struct checkpoint_version *out, const char *out_dir, const struct model *m, uint64_t version,
+    const char *run, struct err *err)
 {
     char policy[CHECKPOINT_PATH_SIZE], dir[CHECKPOINT_PATH_SIZE], aside[CHECKPOINT_PATH_SIZE], path[CHECKPOINT_PATH_SIZE];
     char name[64], hex[DIGEST_HEX_SIZE];
     int rc;
-    if ((rc = make_dir(out_dir, err)) < 0 || (rc = path_of(policy, out_dir, "policy", err)) < 0 || (rc = make_dir(policy, err)) < 0)
+    if ((rc = make_dir(out_dir, err)) < 0 || (rc = path_of(policy, out_dir, "policy", err)) < 0 ||
+        (rc = make_dir(policy, err)) < 0)
         return rc;
     snprintf(name, sizeof name, "version-%06" PRIu64, version);
     if ((rc = path_of(dir, policy, name, err)) < 0)
@@ -316,8 +318,10 @@ int checkpoint_export(struct checkpoint_version *out, const char *out_dir, const
     if ((rc = path_of(path, aside, "config.json", err)) < 0 || (rc = write_text(path, config_text, err)) < 0 ||
         (rc = path_of(path, aside, "model.safetensors", err)) < 0 || (rc = write_model(path, m, hex, &bytes, err)) < 0)
         return rc;
-    own_json *manifest = json_pack("{s:s, s:s, s:I, s:s, s:[{s:s, s:s, s:I}]}", "format", "assay-policy/1", "made_by", run, "version",
-        (json_int_t)version, "config", "config.json", "shards", "file", "model.safetensors", "sha256", hex, "bytes", (json_int_t)bytes);
+    own_json *manifest = json_pack("{s:s, s:s, s:I, s:s, s:[{s:s, s:s, s:I}]}", "format", "assay-policy/1", "made_by", run,
+        "version",
+        (json_int_t)version, "config", "config.json", "shards", "file", "model.safetensors", "sha256", hex, "bytes",
+        (json_int_t)bytes);
     own_mem char *text = json_dumps(manifest, JSON_INDENT(2));
     if (text == NULL)
         return err_set(err, ERR_LIMIT, "%s: out of memory", dir);

@@ -57,7 +57,8 @@ static int lead(struct rl_config *c, struct source_config *sc, struct collective
     if (rc == 0)
         rc = source_current(s, &current, err);
     if (rc == 0 && !c->resume && current != 0)
-        rc = err_set(err, ERR_EXISTS, "--run %s: the server has version %" PRIu64 " of it; pass --resume to go on, or another --run",
+        rc = err_set(err, ERR_EXISTS,
+            "--run %s: the server has version %" PRIu64 " of it; pass --resume to go on, or another --run",
                      c->run, current);
     if (rc == 0)
         rc = source_begin(s, c->first_cursor, err);
@@ -78,7 +79,8 @@ int cmd_rl(int argc, char **argv, struct err *err)
     struct rl_config c = rl_config_default();
     struct source_config sc = { 0 };
     const char *out_dir = NULL, *format = "json";
-    uint64_t steps = c.steps, group = c.group, seed = c.seed, ranks_n = 1, per_step = 0, epochs = c.epochs, limit_s = 10, patience_s = 600;
+    uint64_t steps = c.steps, group = c.group, seed = c.seed, ranks_n = 1, per_step = 0, epochs = c.epochs, limit_s = 10,
+        patience_s = 600;
     bool help = false;
     const struct option_row rows[] = {
         { "--server", OPTION_TEXT, &sc.address, 0, 0, "ADDRESS  unix:/path or host:port of assayd" },
@@ -95,8 +97,10 @@ int cmd_rl(int argc, char **argv, struct err *err)
         { "--kl", OPTION_NUMBER, &c.kl, 0, 1e3, "X        weight of the KL term against the sampling policy; default 0" },
         { "--entropy", OPTION_NUMBER, &c.entropy, 0, 1e3, "X        weight of the entropy bonus; default 0.01" },
         { "--ranks", OPTION_COUNT, &ranks_n, 1, 64, "N        processes that train together; default 1" },
-        { "--peer-limit", OPTION_COUNT, &limit_s, 1, 3600, "S        seconds without a sign of a rank that end the run; default 10" },
-        { "--patience", OPTION_COUNT, &patience_s, 1, 86400, "S        seconds without a sign of the server that end the run; default 600" },
+        { "--peer-limit", OPTION_COUNT, &limit_s, 1, 3600,
+            "S        seconds without a sign of a rank that end the run; default 10" },
+        { "--patience", OPTION_COUNT, &patience_s, 1, 86400,
+            "S        seconds without a sign of the server that end the run; default 600" },
         { "--no-learning", OPTION_FLAG_OFF, &c.learning, 0, 0, "         sample and judge only: the control" },
         { "--resume", OPTION_FLAG, &c.resume, 0, 0, "         go on from the checkpoint in --out" },
         { "-o", OPTION_TEXT, &format, 0, 0, "json     format of the result on stdout" },
@@ -131,7 +135,8 @@ int cmd_rl(int argc, char **argv, struct err *err)
         return err_in(err, "--resume");
 
     struct collective *control, *ranks;
-    rc = ranks_n == 1 ? collective_self_open(&control, err) : collective_shm_spawn(&control, (int)ranks_n, limit_s * NS_PER_S, err);
+    rc = ranks_n == 1 ? collective_self_open(&control, err)
+                      : collective_shm_spawn(&control, (int)ranks_n, limit_s * NS_PER_S, err);
     if (rc < 0)
         return rc;
     ranks = control;

@@ -40,9 +40,11 @@ static int add_example(struct sft *s, const char *line, size_t len, size_t numbe
 {
     json_error_t at;
     own_json *j = json_loadb(line, len, JSON_REJECT_DUPLICATES, &at);
-    const char *text[2] = { json_string_value(json_object_get(j, "prompt")), json_string_value(json_object_get(j, "completion")) };
+    const char *text[2] = { json_string_value(json_object_get(j, "prompt")),
+                            json_string_value(json_object_get(j, "completion")) };
     if (text[0] == NULL || text[1] == NULL || text[1][0] == '\0')
-        return err_set(err, ERR_BAD_INPUT, "%s:%zu: want {\"prompt\": text, \"completion\": text of at least one byte}", s->data, number);
+        return err_set(err, ERR_BAD_INPUT, "%s:%zu: want {\"prompt\": text, \"completion\": text of at least one byte}",
+            s->data, number);
     size_t prompt = strlen(text[0]), n = 1 + prompt + strlen(text[1]);
     if (n - 1 > s->context)
         return err_set(err, ERR_BAD_INPUT, "%s:%zu: %zu tokens, --context is %" PRIu64, s->data, number, n, s->context);
@@ -133,7 +135,8 @@ static int train(const struct sft *s, struct model *m, struct collective *ranks,
         step++;
         if (ranks->rank != 0)
             continue;
-        fprintf(stderr, "assay-learner: step %" PRIu64 "/%" PRIu64 ": loss %.4f, %zu tokens\n", step, s->steps, stats.loss, stats.tokens);
+        fprintf(stderr, "assay-learner: step %" PRIu64 "/%" PRIu64 ": loss %.4f, %zu tokens\n", step, s->steps, stats.loss,
+            stats.tokens);
         json_array_append_new(losses, json_real(stats.loss));
         if (step % s->save_every == 0 || step == s->steps)
             rc = checkpoint_save(s->out_dir, m, &t.optimizer, &(struct checkpoint_state){ .step = step, .seed = s->seed,
@@ -183,7 +186,8 @@ int cmd_sft(int argc, char **argv, struct err *err)
         { "--save-every", OPTION_COUNT, &s.save_every, 1, 1e9, "N        steps between checkpoints; default 1" },
         { "--lr", OPTION_NUMBER, &s.lr, 1e-9, 1, "X        learning rate of AdamW; default 0.001" },
         { "--ranks", OPTION_COUNT, &ranks_n, 1, 64, "N        processes that train together; default 1" },
-        { "--peer-limit", OPTION_COUNT, &limit_s, 1, 3600, "S        seconds without a sign of a rank that end the run; default 10" },
+        { "--peer-limit", OPTION_COUNT, &limit_s, 1, 3600,
+            "S        seconds without a sign of a rank that end the run; default 10" },
         { "--resume", OPTION_FLAG, &s.resume, 0, 0, "         go on from the checkpoint in --out" },
         { "--help", OPTION_FLAG, &help, 0, 0, "         this text" },
         { 0 },
@@ -201,10 +205,12 @@ int cmd_sft(int argc, char **argv, struct err *err)
         return err_set(err, ERR_EXISTS, "--out %s: holds a checkpoint; pass --resume to go on, or another --out", s.out_dir);
     if ((rc = read_data(&s, err)) == 0) {
         struct collective *control = NULL, *ranks = NULL;
-        rc = ranks_n == 1 ? collective_self_open(&control, err) : collective_shm_spawn(&control, (int)ranks_n, limit_s * NS_PER_S, err);
+        rc = ranks_n == 1 ? collective_self_open(&control, err)
+                          : collective_shm_spawn(&control, (int)ranks_n, limit_s * NS_PER_S, err);
         ranks = control;
         if (rc == 0) {
-            if ((rc = backend_open(ranks->rank % backend_device_count(), 1, err)) == 0 && (rc = collective_device_open(&ranks, control, err)) == 0)
+            if ((rc = backend_open(ranks->rank % backend_device_count(), 1, err)) == 0 &&
+                (rc = collective_device_open(&ranks, control, err)) == 0)
                 rc = run(&s, ranks, err);
             if (rc < 0 && rc != ERR_LOST && ranks->rank != 0)       /* that message names the rank itself */
                 (void)err_in(err, "rank %d", ranks->rank);

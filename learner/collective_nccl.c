@@ -71,7 +71,8 @@ static int nccl_all_reduce(struct collective *c, real *x, size_t count, struct e
     for (cudaError_t e; (e = cudaStreamQuery(0)) != cudaSuccess; ) {
         if (e != cudaErrorNotReady) {
             n->broken = true;
-            return err_set(err, ERR_INTERNAL, "rank %d, step %llu: CUDA: %s", c->rank, (unsigned long long)c->step, cudaGetErrorString(e));
+            return err_set(err, ERR_INTERNAL, "rank %d, step %llu: CUDA: %s", c->rank, (unsigned long long)c->step,
+                cudaGetErrorString(e));
         }
         if ((rc = settle(n, "all-reduce", err)) < 0 || (rc = turn(n, err)) < 0)
             return rc;

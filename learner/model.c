@@ -25,9 +25,11 @@ int model_config_check(const struct model_config *c, struct err *err)
         if (f[i].value == 0 || f[i].value > f[i].max)
             return err_set(err, ERR_BAD_INPUT, "model: %s is %u, want 1 to %u", f[i].name, f[i].value, f[i].max);
     if (c->dim % c->heads != 0 || c->dim / c->heads % 2 != 0)
-        return err_set(err, ERR_BAD_INPUT, "model: hidden_size %u does not divide into %u heads of an even size", c->dim, c->heads);
+        return err_set(err, ERR_BAD_INPUT, "model: hidden_size %u does not divide into %u heads of an even size", c->dim,
+            c->heads);
     if (c->heads % c->kv_heads != 0)
-        return err_set(err, ERR_BAD_INPUT, "model: %u attention heads do not share %u key/value heads evenly", c->heads, c->kv_heads);
+        return err_set(err, ERR_BAD_INPUT, "model: %u attention heads do not share %u key/value heads evenly", c->heads,
+            c->kv_heads);
     if (!(c->eps > 0 && c->eps < 1) || !(c->theta >= 1 && c->theta < 1e12))
         return err_set(err, ERR_BAD_INPUT, "model: rms_norm_eps %g or rope_theta %g is out of range", c->eps, c->theta);
     return 0;
@@ -247,7 +249,8 @@ static int check_input(const struct model *m, const struct model_input *in, stru
                        in->n_rows, m->tokens_max, m->rows_max);
     for (size_t s = 0; s < in->n_seqs; s++) {
         if (in->starts[s + 1] <= in->starts[s] || in->starts[s + 1] - in->starts[s] > m->config.context)
-            return err_set(err, ERR_BAD_INPUT, "model: sequence %zu is empty or longer than the context of %u", s, m->config.context);
+            return err_set(err, ERR_BAD_INPUT, "model: sequence %zu is empty or longer than the context of %u", s,
+                m->config.context);
         for (uint32_t i = in->starts[s]; i < in->starts[s + 1]; i++)
             m->acts->pos_host[i] = i - in->starts[s];
     }
@@ -255,7 +258,8 @@ static int check_input(const struct model *m, const struct model_input *in, stru
         return err_set(err, ERR_BAD_INPUT, "model: the sequences do not cover the tokens");
     for (size_t i = 0; i < in->n_tokens; i++)
         if (in->tokens[i] >= m->config.vocab)
-            return err_set(err, ERR_BAD_INPUT, "model: token %u at %zu is outside the vocabulary of %u", in->tokens[i], i, m->config.vocab);
+            return err_set(err, ERR_BAD_INPUT, "model: token %u at %zu is outside the vocabulary of %u", in->tokens[i], i,
+                m->config.vocab);
     for (size_t i = 0; i < in->n_rows; i++)
         if (in->rows[i] >= in->n_tokens)
             return err_set(err, ERR_BAD_INPUT, "model: row %u is outside the batch of %zu tokens", in->rows[i], in->n_tokens);

@@ -24,8 +24,10 @@
  */
 struct rl_config rl_config_default(void)
 {
-    return (struct rl_config){ .steps = 32, .group = 8, .seed = 1, .learning = true, .lr = 1e-3, .temperature = 1, .clip_low = 0.2,
-        .clip_high = 0.28, .entropy = 0.01, .epochs = 6, .context = 512, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 2, .hidden = 176 };
+    return (struct rl_config){ .steps = 32, .group = 8, .seed = 1, .learning = true, .lr = 1e-3, .temperature = 1,
+        .clip_low = 0.2,
+        .clip_high = 0.28, .entropy = 0.01, .epochs = 6, .context = 512, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 2,
+        .hidden = 176 };
 }
 
 struct run {
@@ -70,7 +72,8 @@ static int history_read(struct run *r, const char *text, uint64_t steps, struct 
 {
     own_json *all = json_loads(text, 0, NULL);
     if (json_array_size(all) != steps)
-        return err_set(err, ERR_CORRUPT, "checkpoint: %zu steps in its history, %" PRIu64 " were done", json_array_size(all), steps);
+        return err_set(err, ERR_CORRUPT, "checkpoint: %zu steps in its history, %" PRIu64 " were done", json_array_size(all),
+            steps);
     for (uint64_t i = 0; i < steps && i < r->c->steps; i++) {
         const json_t *p = json_array_get(all, i), *mean = json_array_get(p, 0);
         r->reports[i] = (struct rl_step_report){ .reward_mean = json_is_number(mean) ? json_number_value(mean) : NAN,
@@ -99,7 +102,8 @@ static int announce(struct run *r, const struct rl_step_report *report, const st
 {
     if (r->world->publish == NULL)
         return 0;
-    return r->world->publish(r->world->arg, &(struct rl_version){ .version = r->version, .manifest_path = r->exported.manifest_path,
+    return r->world->publish(r->world->arg, &(struct rl_version){ .version = r->version,
+        .manifest_path = r->exported.manifest_path,
         .manifest_sha256 = r->exported.manifest_sha256, .cursor = r->cursor, .loss = t == NULL ? 0 : t->loss,
         .reward_mean = report == NULL || isnan(report->reward_mean) ? 0 : report->reward_mean,
         .grad_norm = t == NULL ? 0 : t->grad_norm, .entropy = t == NULL ? 0 : t->entropy }, err);
@@ -135,7 +139,8 @@ static int start(struct run *r, struct err *err)
         return err_in(err, "--resume");
     own_mem char *history = (char *)s.history;
     if (strcmp(run, c->run) != 0 || s.seed != c->seed)
-        return err_set(err, ERR_BAD_INPUT, "--resume: the checkpoint is of run \"%s\" with seed %" PRIu64 ", not of \"%s\" with seed %" PRIu64,
+        return err_set(err, ERR_BAD_INPUT,
+            "--resume: the checkpoint is of run \"%s\" with seed %" PRIu64 ", not of \"%s\" with seed %" PRIu64,
                        run, s.seed, c->run, c->seed);
     r->step = s.step;
     r->version = s.version;
@@ -185,10 +190,12 @@ static int sample_round(struct run *r, struct rl_round *round, struct err *err)
 }
 
 /* Rewards into advantages, group by group, and the whole into a batch. */
-static int pack_round(struct run *r, const struct rl_round *round, struct buf *out, struct rl_step_report *report, struct err *err)
+static int pack_round(struct run *r, const struct rl_round *round, struct buf *out, struct rl_step_report *report,
+    struct err *err)
 {
     uint32_t g = r->c->group;
-    double *rewards = arena_alloc(round->arena, g * sizeof *rewards), *advantages = arena_alloc(round->arena, g * sizeof *advantages);
+    double *rewards = arena_alloc(round->arena, g * sizeof *rewards),
+           *advantages = arena_alloc(round->arena, g * sizeof *advantages);
     bool *has = arena_alloc(round->arena, g * sizeof *has);
     struct sample *samples = arena_alloc(round->arena, round->n * sizeof *samples);
     if (rewards == NULL || advantages == NULL || has == NULL || samples == NULL)
@@ -260,7 +267,8 @@ static int one_step(struct run *r, void (*progress)(const char *line), struct er
     if ((rc = save(r, err)) < 0 || (r->c->learning && (rc = announce(r, report, &stats, err)) < 0))
         return rc;
     char line[256];
-    snprintf(line, sizeof line, "step %" PRIu64 "/%" PRIu64 ": reward %.3f, %zu scored, %zu absent, loss %.4f, entropy %.3f, version %" PRIu64,
+    snprintf(line, sizeof line,
+        "step %" PRIu64 "/%" PRIu64 ": reward %.3f, %zu scored, %zu absent, loss %.4f, entropy %.3f, version %" PRIu64,
              r->step, r->c->steps, report->reward_mean, report->scored, report->absent, stats.loss, stats.entropy, r->version);
     if (progress != NULL)
         progress(line);
@@ -312,7 +320,8 @@ int rl_run(struct rl_result *out, const struct rl_config *c, const struct rl_tas
 {
     if (ranks->rank == 0 && n_tasks == 0)
         return err_set(err, ERR_BAD_INPUT, "rl: no task with a \"choice\" was found");
-    __attribute__((cleanup(run_done))) struct run r = { .c = c, .tasks = tasks, .n_tasks = n_tasks, .world = world, .ranks = ranks };
+    __attribute__((cleanup(run_done))) struct run r = { .c = c, .tasks = tasks, .n_tasks = n_tasks, .world = world,
+        .ranks = ranks };
     size_t most = c->tasks_per_step > 0 ? c->tasks_per_step : TASKS_PER_STEP_MAX;
     r.per_step = n_tasks < most ? n_tasks : most;
     int rc = start(&r, err);

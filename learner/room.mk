@@ -31,12 +31,13 @@ NVCC      := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard $(CUDA)/bin/nv
 CUDA_LIB  := $(firstword $(wildcard $(CUDA)/lib64 $(CUDA)/lib))
 NCCL_LIB  := $(firstword $(wildcard $(CUDA_LIB)/libnccl.so /usr/lib/x86_64-linux-gnu/libnccl.so))
 NCCL_H    := $(firstword $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
+NCCL_USED := $(and $(NCCL_LIB),$(NCCL_H))
 # Ampere and Hopper as machine code, what is newer from the intermediate form.
 NVCCFLAGS := -std=c++17 -O3 -I. -Xcompiler -fPIE,-Wall -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
              -gencode arch=compute_90,code=compute_90
 CFLAGS_cuda := $(CFLAGS_learner) -isystem $(CUDA)/include
-LIBS_cuda   := -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) -lcublas -lcudart $(if $(and $(NCCL_LIB),$(NCCL_H)),$(NCCL_LIB)) -lstdc++
-LEARNER_CUDA := $(B)/learner/backend_cuda.o $(B)/learner/$(if $(and $(NCCL_LIB),$(NCCL_H)),collective_nccl,collective_cpu).o
+LIBS_cuda   := -L$(CUDA_LIB) -Wl,-rpath,$(CUDA_LIB) -lcublas -lcudart $(if $(NCCL_USED),$(NCCL_LIB)) -lstdc++
+LEARNER_CUDA := $(B)/learner/backend_cuda.o $(B)/learner/$(if $(NCCL_USED),collective_nccl,collective_cpu).o
 
 # The units that reach the numbers only through backend.h, linked with the CUDA backend; they run where a GPU is.
 CUDA_UNITS := $(patsubst %,$(B)/tests/learner/cuda/%_test,backend sampler rl)
@@ -49,8 +50,9 @@ cuda-test: cuda
 else
 cuda: $(BIN)/assay-learner-cuda $(CUDA_UNITS) $(if $(NCCL_H),$(B)/learner/collective_nccl.o)
 	@$(if $(NCCL_H),,echo "cuda: nccl.h not found: collective_nccl.c was not compiled";)\
-	$(if $(and $(NCCL_LIB),$(NCCL_H)),,echo "cuda: libnccl.so not found: linked without it$(comma) ranks exchange gradients through host memory";) \
-	echo "cuda: $(BIN)/assay-learner-cuda links with $$($(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/CUDA \1/p')$(if $(and $(NCCL_LIB),$(NCCL_H)), and NCCL)"
+	$(if $(NCCL_USED),,echo "cuda: linked without NCCL (libnccl.so or nccl.h is missing): gradients go through host memory";) \
+	release=$$($(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'); \
+	echo "cuda: $(BIN)/assay-learner-cuda links with CUDA $$release$(if $(NCCL_USED), and NCCL)"
 cuda-test: cuda
 	@for t in $(CUDA_UNITS); do $$t || exit 1; done
 endif
@@ -74,7 +76,8 @@ BENCHES += tests/bench/bench_learner.py
 bench: $(B)/tests/bench/learner_load
 $(B)/tests/bench/learner_load: tests/bench/learner_load.c $(B)/liblearner.a $(LEARNER_CPU) $(B)/libbase.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a $(LIBS_learner) $(LIBS_base)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a \
+	    $(LIBS_learner) $(LIBS_base)
 
 # --- tests. The same sources in double precision serve the finite differences. ---
 $(B)/learner/%_f64.o: learner/%.c
@@ -89,11 +92,13 @@ UNIT_TESTS += $(LEARNER_UNITS) $(LEARNER_UNITS_F64)
 $(LEARNER_UNITS_F64): $(B)/tests/learner/%_test: tests/learner/%_test.c $(LEARNER_F64) $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) -DLEARNER_F64 $(LDFLAGS) -o $@ $(filter %.c %.o %.a,$^) -lcmocka $(LIBS_learner) $(LIBS_base)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) -DLEARNER_F64 $(LDFLAGS) -o $@ $(filter %.c %.o %.a,$^) \
+	    -lcmocka $(LIBS_learner) $(LIBS_base)
 $(LEARNER_UNITS): $(B)/tests/learner/%_test: tests/learner/%_test.c $(B)/liblearner.a $(LEARNER_CPU) $(B)/libbase.a
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "LD $@")
-	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a -lcmocka $(LIBS_learner) $(LIBS_base)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_learner) $(LDFLAGS) -o $@ $< $(LEARNER_CPU) $(B)/liblearner.a $(B)/libbase.a \
+	    -lcmocka $(LIBS_learner) $(LIBS_base)
 
 -include $(LEARNER_OBJS:.o=.d) $(LEARNER_CPU:.o=.d) $(LEARNER_PROG:.o=.d) $(LEARNER_F64:.o=.d) $(B)/learner/collective_nccl.d
 -include $(addsuffix .d,$(LEARNER_UNITS) $(LEARNER_UNITS_F64)) $(B)/tests/bench/learner_load.d

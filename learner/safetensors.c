@@ -130,14 +130,16 @@ const char *safetensors_meta_get(const struct safetensors *s, const char *key)
     return json_string_value(json_object_get(json_object_get(s->root, "__metadata__"), key));
 }
 
-int safetensors_read(struct safetensors *s, const char *name, float *to, size_t rows, size_t cols, bool is_vector, struct err *err)
+int safetensors_read(struct safetensors *s, const char *name, float *to, size_t rows, size_t cols, bool is_vector,
+    struct err *err)
 {
     json_t *t = json_object_get(s->root, name);
     if (t == NULL)
         return err_set(err, ERR_NOT_FOUND, "%s: no tensor \"%s\"", s->name, name);
     json_t *shape = json_object_get(t, "shape"), *offsets = json_object_get(t, "data_offsets");
     const char *dtype = json_string_value(json_object_get(t, "dtype"));
-    bool fits = json_array_size(shape) == (is_vector ? 1 : 2) && json_integer_value(json_array_get(shape, 0)) == (json_int_t)rows &&
+    bool fits = json_array_size(shape) == (is_vector ? 1 : 2) &&
+                json_integer_value(json_array_get(shape, 0)) == (json_int_t)rows &&
                 (is_vector || json_integer_value(json_array_get(shape, 1)) == (json_int_t)cols);
     if (dtype == NULL || strcmp(dtype, "F32") != 0 || !fits)
         return err_set(err, ERR_BAD_INPUT, "%s: tensor \"%s\" is not F32 of shape [%zu%s%.0zu]", s->name, name, rows,

@@ -169,7 +169,8 @@ static int publish(void *arg, const struct rl_version *v, struct err *err)
     if ((rc = wire_read_publish(&got, &s->in, err)) < 0)
         return rc;
     if (got != v->version)
-        return err_set(err, ERR_PROTOCOL, "publish: the server has version %" PRIu64 " after %" PRIu64 " was sent", got, v->version);
+        return err_set(err, ERR_PROTOCOL, "publish: the server has version %" PRIu64 " after %" PRIu64 " was sent", got,
+            v->version);
     return 0;
 }
 
@@ -275,7 +276,8 @@ static int take_record(struct round *k, struct err *err)
     if (rc < 0)
         return rc;
     if (t.cursor < s->next_cursor)
-        return err_set(err, ERR_PROTOCOL, "the trajectory stream went back from cursor %" PRIu64 " to %" PRIu64, s->next_cursor, t.cursor);
+        return err_set(err, ERR_PROTOCOL, "the trajectory stream went back from cursor %" PRIu64 " to %" PRIu64, s->next_cursor,
+            t.cursor);
     s->next_cursor = t.cursor + 1;
     struct ticket *ticket = ticket_of(k, t.request_id, &i);
     if (ticket == NULL || ticket->state == TICKET_DONE)
@@ -310,8 +312,8 @@ static int take_answer(struct round *k, struct err *err)
         return 0;
     }
     if (!a.retryable)
-        return err_set(err, strcmp(a.fault, "conflict") == 0 ? ERR_CONFLICT : ERR_BAD_INPUT, "request %s was refused: %s: %s", t->id,
-                       a.fault, a.reason);
+        return err_set(err, strcmp(a.fault, "conflict") == 0 ? ERR_CONFLICT : ERR_BAD_INPUT, "request %s was refused: %s: %s",
+            t->id, a.fault, a.reason);
     struct rl_episode *e = &k->r->episodes[i];
     if (++t->tries >= TRIES_MAX) {      /* ours, not the policy's: no reward */
         e->sample = (struct sample){ .tokens = e->tokens, .logprobs = e->logprobs, .mask = e->mask, .n = e->n };
@@ -385,7 +387,8 @@ static int judge(void *arg, struct rl_round *r, struct err *err)
         if (k.tickets[i].id == NULL)
             k.tickets = NULL;
         else if (strlen(k.tickets[i].id) > WIRE_ID_MAX)
-            return err_set(err, ERR_BAD_INPUT, "request id \"%s\" is longer than %d bytes; pass a shorter --run", k.tickets[i].id, WIRE_ID_MAX);
+            return err_set(err, ERR_BAD_INPUT, "request id \"%s\" is longer than %d bytes; pass a shorter --run",
+                k.tickets[i].id, WIRE_ID_MAX);
     }
     if (k.tickets == NULL)
         return err_set(err, ERR_LIMIT, "source: no memory for %zu episodes", r->n);

@@ -22,7 +22,8 @@ struct source;
 MUST_CHECK int source_open(struct source **out, const struct source_config *c, struct err *err);
 void source_close(struct source *s);        /* NULL is fine */
 /* All tasks with the prefix that have a "choice", in id order; they lie in the arena. */
-MUST_CHECK int source_tasks(struct source *s, struct rl_task **out, size_t *out_n, struct arena *a, uint32_t context, struct err *err);
+MUST_CHECK int source_tasks(struct source *s, struct rl_task **out, size_t *out_n, struct arena *a, uint32_t context,
+    struct err *err);
 /* The version that the server has for the run; 0: none. */
 MUST_CHECK int source_current(struct source *s, uint64_t *out_version, struct err *err);
 /* Where reading begins: the log's present end, or `cursor` when it is not 0. */

@@ -45,7 +45,8 @@ void trainer_done(struct trainer *t)
 
 int trainer_init(struct trainer *t, struct model *m, const struct optimizer_config *o, struct collective *ranks, struct err *err)
 {
-    *t = (struct trainer){ .model = m, .ranks = ranks, .inv_temp = 1, .epochs = 1, .loss = { .clip_low = 0.2, .clip_high = 0.2 } };
+    *t = (struct trainer){ .model = m, .ranks = ranks, .inv_temp = 1, .epochs = 1,
+                           .loss = { .clip_low = 0.2, .clip_high = 0.2 } };
     int rc = optimizer_init(&t->optimizer, o, m->n_params, err);
     if (rc < 0)
         return rc;
@@ -118,8 +119,8 @@ static int one_pass(struct trainer *t, const struct batch *b, struct pass *p, st
     for (size_t s = (size_t)t->ranks->rank; s < b->n_seqs; s += (size_t)t->ranks->size) {
         size_t n = b->starts[s + 1] - b->starts[s], rows = b->row_starts[s + 1] - b->row_starts[s];
         if (n > m->tokens_max || rows > m->rows_max)
-            return err_set(err, ERR_LIMIT, "trainer: a sequence of %zu tokens and %zu choices, memory was made for %zu and %zu", n,
-                           rows, m->tokens_max, m->rows_max);
+            return err_set(err, ERR_LIMIT, "trainer: a sequence of %zu tokens and %zu choices, memory was made for %zu and %zu",
+                n, rows, m->tokens_max, m->rows_max);
         if (in.n_seqs > 0 && (in.n_tokens + n > m->tokens_max || in.n_rows + rows > m->rows_max)) {
             int rc = micro_batch(t, b, &in, p, err);
             if (rc < 0)

@@ -141,20 +141,22 @@ int wire_read_trajectory(struct wire_trajectory *out, struct arena *a, const str
     if (m == NULL)
         return err->code;
     const Assay__V1__Sample *s = m->sample;
-    *out = (struct wire_trajectory){ .cursor = m->cursor, .request_id = arena_copy(a, m->request_id, strlen(m->request_id) + 1, err) };
+    *out = (struct wire_trajectory){ .cursor = m->cursor,
+        .request_id = arena_copy(a, m->request_id, strlen(m->request_id) + 1, err) };
     if (out->request_id == NULL)
         return err->code;
     if (m->verdict != NULL && m->verdict->reward != NULL) {
         out->reward = m->verdict->reward->value;
         if (!isfinite(out->reward))
-            return err_set(err, ERR_PROTOCOL, "trajectory %llu: its reward is not a finite number", (unsigned long long)m->cursor);
+            return err_set(err, ERR_PROTOCOL, "trajectory %llu: its reward is not a finite number",
+                (unsigned long long)m->cursor);
         out->has_reward = true;
     }
     if (s == NULL)
         return 0;
     if (s->n_logprobs != s->n_tokens || s->loss_mask.len != s->n_tokens)
-        return err_set(err, ERR_PROTOCOL, "trajectory %llu: %zu tokens, %zu logprobs, %zu mask bytes", (unsigned long long)m->cursor,
-                       s->n_tokens, s->n_logprobs, s->loss_mask.len);
+        return err_set(err, ERR_PROTOCOL, "trajectory %llu: %zu tokens, %zu logprobs, %zu mask bytes",
+            (unsigned long long)m->cursor, s->n_tokens, s->n_logprobs, s->loss_mask.len);
     out->n = s->n_tokens;
     out->choice_first = s->choice_first;
     out->choice_count = s->choice_count;
@@ -185,7 +187,8 @@ int wire_write_publish(struct buf *out, const struct wire_policy *p, struct err 
     Assay__V1__PublishRequest m = ASSAY__V1__PUBLISH_REQUEST__INIT;
     Assay__V1__PolicyVersion v = ASSAY__V1__POLICY_VERSION__INIT;
     const struct { const char *key; double value; } row[] = {
-        { "actor/pg_loss", p->loss }, { "actor/grad_norm", p->grad_norm }, { "actor/entropy", p->entropy }, { "reward/mean", p->reward_mean } };
+        { "actor/pg_loss", p->loss }, { "actor/grad_norm", p->grad_norm }, { "actor/entropy", p->entropy },
+        { "reward/mean", p->reward_mean } };
     enum { N = sizeof row / sizeof row[0] };
     Assay__V1__PolicyVersion__MetricsEntry entry[N], *entries[N];
     for (int i = 0; i < N; i++) {

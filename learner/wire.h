@@ -63,7 +63,7 @@ MUST_CHECK int wire_read_status(uint64_t *out_next_cursor, const struct buf *byt
 struct wire_task { const char *id, *extra_json; };     /* extra_json "": the list left it out, ask for the task */
 MUST_CHECK int wire_write_list(struct buf *out, const char *prefix, const char *after, struct err *err);
 /* tasks and *out_next lie in the arena; *out_next is "" at the end. */
-MUST_CHECK int wire_read_list(struct wire_task **out, size_t *out_n, const char **out_next, struct arena *a, const struct buf *bytes,
-                              struct err *err);
+MUST_CHECK int wire_read_list(struct wire_task **out, size_t *out_n, const char **out_next, struct arena *a,
+    const struct buf *bytes, struct err *err);
 MUST_CHECK int wire_write_get(struct buf *out, const char *task_id, struct err *err);
 MUST_CHECK int wire_read_task(struct wire_task *out, struct arena *a, const struct buf *bytes, struct err *err);

@@ -28,7 +28,8 @@ except ImportError:
 
 
 def ours(folder):
-    p = subprocess.run([f"{B}/tests/bench/learner_load", folder, str(INNER), str(os.cpu_count())], check=True, stdout=subprocess.PIPE)
+    p = subprocess.run([f"{B}/tests/bench/learner_load", folder, str(INNER), str(os.cpu_count())], check=True,
+        stdout=subprocess.PIPE)
     return json.loads(p.stdout)
 
 
@@ -72,7 +73,8 @@ def loss_of(w, x, y):
             a = s.masked_fill(torch.ones(LEN, LEN).triu(1).bool(), float("-inf")).softmax(-1) @ v
         h = h + a.transpose(1, 2).reshape(SEQS, LEN, -1) @ w[p + "self_attn.o_proj.weight"].T
         n = norm(h, p + "post_attention_layernorm.weight")
-        h = h + (F.silu(n @ w[p + "mlp.gate_proj.weight"].T) * (n @ w[p + "mlp.up_proj.weight"].T)) @ w[p + "mlp.down_proj.weight"].T
+        mid = F.silu(n @ w[p + "mlp.gate_proj.weight"].T) * (n @ w[p + "mlp.up_proj.weight"].T)
+        h = h + mid @ w[p + "mlp.down_proj.weight"].T
     return F.cross_entropy((norm(h, "model.norm.weight") @ w["lm_head.weight"].T).view(-1, VOCAB), y.view(-1))
 
 
@@ -100,7 +102,8 @@ def main():
             w = w or weights_of(a["weights"])
             loss, norm, seconds = theirs(w, x, y)
             if abs(loss - a["loss"]) > 1e-4 or abs(norm - a["grad_norm"]) > 1e-3 * norm:
-                sys.exit(f"bench_learner: not the same net: loss {a['loss']} and {loss}, gradient norm {a['grad_norm']} and {norm}")
+                sys.exit(f"bench_learner: not the same net: loss {a['loss']} and {loss}, "
+                         f"gradient norm {a['grad_norm']} and {norm}")
             mine.append(statistics.median(a["seconds"]))
             peer.append(statistics.median(seconds))
     ratios = [p / m for p, m in zip(peer, mine)]

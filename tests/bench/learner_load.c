@@ -38,7 +38,8 @@ static int run(const char *dir, int rounds, struct err *err)
     for (uint32_t s = 0; s <= SEQS; s++)
         starts[s] = s * LEN;
     struct backend_pick *picks_dev = backend_alloc(sizeof picks);
-    real *lp = backend_alloc(sizeof ones), *h = backend_alloc(sizeof ones), *dlp = backend_alloc(sizeof ones), *dh = backend_alloc(sizeof ones);
+    real *lp = backend_alloc(sizeof ones), *h = backend_alloc(sizeof ones), *dlp = backend_alloc(sizeof ones),
+        *dh = backend_alloc(sizeof ones);
     backend_upload(picks_dev, picks, sizeof picks);
     backend_upload(dlp, ones, sizeof ones);
     backend_upload(dh, zeros, sizeof zeros);

@@ -59,10 +59,12 @@ static void gemm__all_forms(void **state)
                 for (size_t j = 0; j < N; j++) {
                     double s = 0;
                     for (size_t k = 0; k < K; k++)
-                        s += (double)a.host[g * M * K + (ta ? k * M + i : i * K + k)] * (double)b.host[g * K * N + (tb ? j * K + k : k * N + j)];
+                        s += (double)a.host[g * M * K + (ta ? k * M + i : i * K + k)] *
+                             (double)b.host[g * K * N + (tb ? j * K + k : k * N + j)];
                     want[(g * M + i) * N + j] = 0.5 * s + (add ? 2 * (double)c.host[(g * M + i) * N + j] : 0);
                 }
-        backend_gemm(&(struct backend_gemm){ .ta = ta, .tb = tb, .m = M, .n = N, .k = K, .alpha = 0.5f, .beta = add ? 2 : 0, .a = a.dev,
+        backend_gemm(&(struct backend_gemm){ .ta = ta, .tb = tb, .m = M, .n = N, .k = K, .alpha = 0.5f, .beta = add ? 2 : 0,
+            .a = a.dev,
                      .lda = ta ? M : K, .stride_a = M * K, .b = b.dev, .ldb = tb ? K : N, .stride_b = K * N, .c = c.dev, .ldc = N,
                      .stride_c = M * N, .batch = BATCH });
         fetch(&c);
@@ -93,7 +95,8 @@ static void rows__gather_and_rmsnorm(void **state)
             want_dw[d] += (double)dout.host[r * DIM + d] * (double)x.host[r * DIM + d] * s;
         }
         for (size_t d = 0; d < DIM; d++)
-            want_dx[r * DIM + d] = (double)dout.host[r * DIM + d] * (double)w.host[d] * s - dot * s * s * s / DIM * (double)x.host[r * DIM + d];
+            want_dx[r * DIM + d] = (double)dout.host[r * DIM + d] * (double)w.host[d] * s -
+                                    dot * s * s * s / DIM * (double)x.host[r * DIM + d];
     }
     backend_rmsnorm(out.dev, inv.dev, x.dev, w.dev, ROWS, DIM, 1e-5f);
     backend_rmsnorm_back(dx.dev, dw.dev, dout.dev, x.dev, w.dev, inv.dev, ROWS, DIM);
@@ -151,7 +154,8 @@ static void softmax__and_logprob(void **state)
     near("softmax back", d.host, want_d, d.n);
 
     const struct backend_pick picks[ROWS] = { { 7, 0, VOCAB }, { 20, 16, 8 }, { 299, 299, 1 } };
-    struct vec z = vec(ROWS * VOCAB, 3), dz = vec(ROWS * VOCAB, 4), lp = vec(ROWS, 0), h = vec(ROWS, 0), dlp = vec(ROWS, 5), dh = vec(ROWS, 6);
+    struct vec z = vec(ROWS * VOCAB, 3), dz = vec(ROWS * VOCAB, 4), lp = vec(ROWS, 0), h = vec(ROWS, 0), dlp = vec(ROWS, 5),
+        dh = vec(ROWS, 6);
     struct backend_pick *picks_dev = backend_alloc(sizeof picks);
     double want_lp[ROWS], want_h[ROWS];
     static double want_dz[ROWS * VOCAB];
@@ -169,7 +173,8 @@ static void softmax__and_logprob(void **state)
         want_lp[r] = 0.8 * (double)row[picks[r].target - picks[r].first] - log(sum);
         for (size_t j = 0; j < picks[r].count; j++) {
             double l = 0.8 * (double)row[j] - log(sum), one = j == picks[r].target - picks[r].first;
-            want_dz[r * VOCAB + picks[r].first + j] = 0.8 * ((double)dlp.host[r] * (one - exp(l)) - (double)dh.host[r] * exp(l) * (l + want_h[r]));
+            want_dz[r * VOCAB + picks[r].first + j] = 0.8 * ((double)dlp.host[r] * (one - exp(l)) -
+                                                             (double)dh.host[r] * exp(l) * (l + want_h[r]));
         }
     }
     backend_upload(picks_dev, picks, sizeof picks);
@@ -191,7 +196,8 @@ static void elements__swiglu_rope_adamw_sums(void **state)
 {
     (void)state;
     enum { N = 1000, ROWS = 4, HEADS = 3, HD = 8 };
-    struct vec g = vec(N, 1), u = vec(N, 2), o = vec(N, 0), dg = vec(N, 0), du = vec(N, 0), w = vec(N, 3), m = vec(N, 4), v = vec(N, 0);
+    struct vec g = vec(N, 1), u = vec(N, 2), o = vec(N, 0), dg = vec(N, 0), du = vec(N, 0), w = vec(N, 3), m = vec(N, 4),
+        v = vec(N, 0);
     static double want[N], want_g[N], want_u[N];
     for (size_t i = 0; i < N; i++) {
         double x = (double)g.host[i], sig = 1 / (1 + exp(-x)), d = (double)w.host[i];
@@ -213,7 +219,8 @@ static void elements__swiglu_rope_adamw_sums(void **state)
         sum += (double)g.host[i] * (double)g.host[i];
     assert_true(fabs(backend_sumsq(g.dev, N) - sum) < 1e-9 * sum);
 
-    const struct backend_adamw h = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .fix1 = 0.1f, .fix2 = 0.05f, .scale = 0.5f };
+    const struct backend_adamw h = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .fix1 = 0.1f,
+        .fix2 = 0.05f, .scale = 0.5f };
     for (size_t i = 0; i < N; i++) {
         double x = 0.5 * (double)g.host[i], mm = 0.9 * (double)m.host[i] + 0.1 * x, vv = 0.05 * x * x;
         want[i] = (double)w.host[i] - 0.01 * (mm / 0.1 / (sqrt(vv / 0.05) + 1e-8) + 0.1 * (double)w.host[i]);
@@ -235,7 +242,8 @@ static void elements__swiglu_rope_adamw_sums(void **state)
         for (size_t k = 0; k < HEADS; k++)
             for (size_t i = 0; i < HD / 2; i++) {
                 size_t at = (r * HEADS + k) * HD + i;
-                double angle = pos[r] * pow(10000, -2.0 * (double)i / HD), a = (double)x.host[at], b = (double)x.host[at + HD / 2];
+                double angle = pos[r] * pow(10000, -2.0 * (double)i / HD), a = (double)x.host[at],
+                    b = (double)x.host[at + HD / 2];
                 want[at] = a * cos(angle) - b * sin(angle);
                 want[at + HD / 2] = a * sin(angle) + b * cos(angle);
             }
@@ -260,7 +268,8 @@ static double likelihood(struct model *m, struct backend_pick *picks_dev, bool b
     const uint32_t tokens[TOKENS] = { 1, 5, 2, 2, 7, 0, 3, 4, 6 }, starts[3] = { 0, 5, TOKENS }, rows[3] = { 4, 2, 8 };
     const struct model_input in = { tokens, TOKENS, starts, 2, rows, 3 };
     const float one[3] = { 1, 1, 1 };
-    float host[3], *lp = backend_alloc(sizeof one), *h = backend_alloc(sizeof one), *dlp = backend_alloc(sizeof one), *dh = backend_alloc(sizeof one);
+    float host[3], *lp = backend_alloc(sizeof one), *h = backend_alloc(sizeof one), *dlp = backend_alloc(sizeof one),
+        *dh = backend_alloc(sizeof one);
     struct err err = { 0 };
     assert_int_equal(model_forward(m, &in, &err), 0);
     backend_logprob(lp, h, m->logits, picks_dev, 3, m->config.vocab, 1);

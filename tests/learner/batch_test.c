@@ -60,13 +60,17 @@ static void choice_read__takes_the_choices_and_names_what_is_wrong(void **state)
     struct choice c;
     assert_int_equal(choice_read(&c, &a, "", 512, &err), 0);
     assert_int_equal(choice_read(&c, &a, "{\"other\": 1}", 512, &err), 0);
-    assert_int_equal(choice_read(&c, &a, "{\"choice\": {\"prompt\": \"ab\xc3\xa9\", \"options\": [\"x\", \"y\"], \"prefix\": \"-p\\n+\","
+    assert_int_equal(choice_read(&c, &a,
+        "{\"choice\": {\"prompt\": \"ab\xc3\xa9\", \"options\": [\"x\", \"y\"], \"prefix\": \"-p\\n+\","
                                  " \"suffix\": \"\\n\"}}", 512, &err), 1);
-    assert_true(c.n_options == 2 && c.n_prompt == 5 && c.prompt[0] == CHOICE_BOS && c.prompt[1] == 64 + 'a' && c.prompt[4] == 64 + 0xa9);
+    assert_true(c.n_options == 2 && c.n_prompt == 5 && c.prompt[0] == CHOICE_BOS && c.prompt[1] == 64 + 'a' &&
+        c.prompt[4] == 64 + 0xa9);
     assert_string_equal(choice_patch(&c, 1, &a), "-p\n+y\n");
-    assert_int_equal(choice_read(&c, &a, "{\"choice\": {\"prompt\": \"0123456789\", \"options\": [\"x\"], \"prefix\": \"\", \"suffix\": \"\"}}",
+    assert_int_equal(choice_read(&c, &a,
+        "{\"choice\": {\"prompt\": \"0123456789\", \"options\": [\"x\"], \"prefix\": \"\", \"suffix\": \"\"}}",
                                  7, &err), 1);
-    assert_true(c.n_prompt == 7 && c.prompt[3] == 64 + '2' && c.prompt[4] == 64 + '7' && c.prompt[6] == 64 + '9');      /* both ends */
+    /* both ends */
+    assert_true(c.n_prompt == 7 && c.prompt[3] == 64 + '2' && c.prompt[4] == 64 + '7' && c.prompt[6] == 64 + '9');
     static const struct { const char *json, *word; } bad[] = {
         { "{", "extra_json" }, { "{\"choice\": {}}", "options" },
         { "{\"choice\": {\"options\": [\"a\"], \"prefix\": \"\", \"suffix\": \"\"}}", "prompt" },

@@ -90,10 +90,12 @@ static void checkpoint__a_resumed_run_goes_on_bit_for_bit(void **state)
     char run[64];
     train(&a, 0, 5);
     assert_int_equal(checkpoint_save(dir, a.m, &a.t.optimizer, &(struct checkpoint_state){ .step = 5, .version = 6, .cursor = 77,
-                     .seed = UINT64_MAX, .rng = UINT64_C(0x8000000000000001), .run = "a \"run\"", .history = "[1, 2]" }, &err), 0);
+                     .seed = UINT64_MAX, .rng = UINT64_C(0x8000000000000001), .run = "a \"run\"", .history = "[1, 2]" }, &err),
+                     0);
     train(&a, 5, 10);
     assert_int_equal(checkpoint_load(dir, b.m, &b.t.optimizer, &got, run, sizeof run, &err), 0);
-    assert_true(got.step == 5 && got.version == 6 && got.cursor == 77 && got.seed == UINT64_MAX && got.rng == UINT64_C(0x8000000000000001));
+    assert_true(got.step == 5 && got.version == 6 && got.cursor == 77 && got.seed == UINT64_MAX &&
+        got.rng == UINT64_C(0x8000000000000001));
     assert_string_equal(run, "a \"run\"");
     assert_string_equal(got.history, "[1, 2]");
     free((char *)(uintptr_t)got.history);

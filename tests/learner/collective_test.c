@@ -18,7 +18,8 @@
 #include <cmocka.h>
 
 /* Runs `fn` on every rank in a process tree of its own; returns rank 0's exit status, its words in `said`. */
-static int with_ranks(int size, uint64_t limit_ns, int (*fn)(struct collective *c, struct err *err), char said[1024], double *cpu_s)
+static int with_ranks(int size, uint64_t limit_ns, int (*fn)(struct collective *c, struct err *err), char said[1024],
+    double *cpu_s)
 {
     int p[2], status;
     assert_int_equal(pipe(p), 0);

@@ -149,7 +149,8 @@ static void rope__gradient(void **state)
 {
     (void)state;
     uint32_t pos[4] = { 0, 1, 7, 300 };
-    struct op o = { .rows = 4, .dim = 12, .heads = 2, .ids = pos, .x = fill(48, 1, 1), .out = fill(48, 2, 1), .c = fill(48, 3, 1) };
+    struct op o = { .rows = 4, .dim = 12, .heads = 2, .ids = pos, .x = fill(48, 1, 1), .out = fill(48, 2, 1),
+                    .c = fill(48, 3, 1) };
     double *dx = backend_alloc(48 * sizeof *dx);
     backend_copy(dx, o.c, 48);
     backend_rope(dx, pos, 4, 2, 6, 10000, true);

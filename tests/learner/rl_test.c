@@ -41,8 +41,10 @@ static size_t make_tasks(struct rl_task *out, struct arena *a)
     static const char *const names[TASKS] = { "area", "clamp", "sum_even", "is_leap", "median", "count_words", "gcd", "title" };
     for (size_t i = 0; i < TASKS; i++) {
         const char *json = arena_printf(a, "{\"choice\": {\"prompt\": \"File lib/%s.py, function %s is wrong and its test fails. "
-            "Choose the line that makes tests/test_%s.py pass.\\nAnswer:\", \"options\": [\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\","
-            "\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\",\"15\"], \"prefix\": \"+\", \"suffix\": \"\\n\"}}", names[i], names[i], names[i]);
+            "Choose the line that makes tests/test_%s.py pass.\\nAnswer:\", "
+            "\"options\": [\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\","
+            "\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\",\"15\"], \"prefix\": \"+\", \"suffix\": \"\\n\"}}", names[i],
+                names[i], names[i]);
         struct err err = { 0 };
         out[i].id = names[i];
         assert_int_equal(choice_read(&out[i].choice, a, json, 512, &err), 1);
@@ -84,7 +86,8 @@ static struct rl_result run(struct rl_config c, int absent_every)
 static void rl_run__learns_with_every_seed(void **state)
 {
     (void)state;
-    const char *lr = getenv("LR"), *epochs = getenv("EPOCHS"), *seeds = getenv("SEEDS"), *entropy = getenv("ENTROPY");    /* for trying other settings by hand */
+    /* for trying other settings by hand */
+    const char *lr = getenv("LR"), *epochs = getenv("EPOCHS"), *seeds = getenv("SEEDS"), *entropy = getenv("ENTROPY");
     for (uint64_t seed = 1; seed <= (seeds == NULL ? 3 : strtoull(seeds, NULL, 10)); seed++) {
         struct rl_config c = rl_config_default();
         c.seed = seed;

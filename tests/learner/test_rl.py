@@ -79,15 +79,16 @@ class Server(rollout_pb2_grpc.RolloutServicer, trajectory_pb2_grpc.TrajectoriesS
             if r.request_id not in self.requests:
                 fault = self.fault(r, nth)
                 if fault == "busy":
-                    verdict = verdict_pb2.Verdict(outcome=verdict_pb2.OUTCOME_INFRA_ERROR, fault="busy", retryable=True, reason="queue full")
+                    verdict = verdict_pb2.Verdict(outcome=verdict_pb2.OUTCOME_INFRA_ERROR, fault="busy", retryable=True,
+                        reason="queue full")
                     return rollout_pb2.EvaluateResponse(request_id=r.request_id, task_id=r.task_id, verdict=verdict)
                 verdict = verdict_pb2.Verdict(outcome=verdict_pb2.OUTCOME_INFRA_ERROR, fault="sandbox")
                 if fault != "infra":
                     good = RIGHT[r.task_id] + "\n" in r.patch.decode()
-                    verdict = verdict_pb2.Verdict(reward=verdict_pb2.Reward(value=float(good)),
-                                                  outcome=verdict_pb2.OUTCOME_RESOLVED if good else verdict_pb2.OUTCOME_UNRESOLVED)
-                t = trajectory_pb2.Trajectory(request_id=r.request_id, task_id=r.task_id, group=r.group, sample=r.sample, verdict=verdict,
-                                              patch=r.patch, labels=r.labels, cursor=len(self.log) + 1)
+                    outcome = verdict_pb2.OUTCOME_RESOLVED if good else verdict_pb2.OUTCOME_UNRESOLVED
+                    verdict = verdict_pb2.Verdict(reward=verdict_pb2.Reward(value=float(good)), outcome=outcome)
+                t = trajectory_pb2.Trajectory(request_id=r.request_id, task_id=r.task_id, group=r.group, sample=r.sample,
+                    verdict=verdict, patch=r.patch, labels=r.labels, cursor=len(self.log) + 1)
                 self.log.append(t)
                 self.requests[r.request_id] = (r, t)
                 self.lock.notify_all()
@@ -124,7 +125,8 @@ class Server(rollout_pb2_grpc.RolloutServicer, trajectory_pb2_grpc.TrajectoriesS
     def Publish(self, request, context):
         p = request.policy
         with self.lock:
-            if self.policies and p.version == self.policies[-1].version and p.manifest_sha256 == self.policies[-1].manifest_sha256:
+            last = self.policies[-1] if self.policies else policy_pb2.PolicyVersion()
+            if (p.version, p.manifest_sha256) == (last.version, last.manifest_sha256):
                 return policy_pb2.PublishResponse(version=p.version)
             if p.version != len(self.policies) + 1:
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"want version {len(self.policies) + 1}")
@@ -148,8 +150,8 @@ def make_server():
 
 
 def command(server, out, *more, steps=16):
-    return [LEARNER, "rl", "--server", server.address, "--tasks", "demo-", "--run", "t1", "--out", str(out), "--steps", str(steps),
-            "--group", "8", "-o", "json", *more]
+    return [LEARNER, "rl", "--server", server.address, "--tasks", "demo-", "--run", "t1", "--out", str(out), "--steps",
+        str(steps), "--group", "8", "-o", "json", *more]
 
 
 def learn(server, out, *more, steps=16, expect=0):
@@ -256,7 +258,8 @@ def test_no_task_with_choices(make_server, tmp_path):
 
 
 @pytest.mark.parametrize("args, word", [
-    ([], "verb"), (["rll"], "rll"), (["rl", "--what"], "--what"), (["rl", "--steps", "x"], "--steps"), (["rl", "--steps"], "--steps"),
+    ([], "verb"), (["rll"], "rll"), (["rl", "--what"], "--what"), (["rl", "--steps", "x"], "--steps"), (["rl", "--steps"],
+        "--steps"),
     (["rl", "--steps", "0"], "--steps"), (["rl", "--server", "a", "--tasks", "b", "--run", "c"], "--out"), (["sft"], "--data"),
     (["rl", "--server", "a", "--tasks", "b", "--run", "c", "--out", "d", "-o", "xml"], "xml"), (["rl", "--lr", "nan"], "--lr"),
     (["rl", "--resume=1"], "--resume"),
@@ -267,8 +270,8 @@ def test_bad_flags_exit_64_with_one_line(args, word):
 
 
 def test_nobody_listens(tmp_path):
-    p = subprocess.run([LEARNER, "rl", "--server", f"unix:{tmp_path}/none", "--tasks", "a", "--run", "b", "--out", f"{tmp_path}/o"],
-                       capture_output=True, text=True, timeout=20)
+    p = subprocess.run([LEARNER, "rl", "--server", f"unix:{tmp_path}/none", "--tasks", "a", "--run", "b", "--out",
+        f"{tmp_path}/o"], capture_output=True, text=True, timeout=20)
     assert p.returncode == 69 and p.stderr.count("\n") == 1
 
 

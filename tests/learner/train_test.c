@@ -48,7 +48,8 @@ static void make(struct data *d, const double rewards[GROUPS * G])
 }
 
 /* Train `steps` times on the samples; the weights, owned by the caller. */
-static real *train(const struct sample *s, size_t n, size_t tokens_max, int steps, struct collective *ranks, struct train_stats *stats)
+static real *train(const struct sample *s, size_t n, size_t tokens_max, int steps, struct collective *ranks,
+    struct train_stats *stats)
 {
     struct model *m;
     struct trainer t;
@@ -88,7 +89,8 @@ static const double SPREAD[GROUPS * G] = { 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0
 static void train_batch__without_spread_changes_no_bit(void **state)
 {
     (void)state;
-    const double tenth = 0.1f, flat[GROUPS * G] = { 1, 1, 1, 1, 0, 0, 0, 0, tenth, tenth, tenth, tenth, 1, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
+    const double tenth = 0.1f, flat[GROUPS * G] = { 1, 1, 1, 1, 0, 0, 0, 0, tenth, tenth, tenth, tenth, 1, NAN, NAN, NAN, NAN,
+        NAN, NAN, NAN };
     struct data d;
     struct train_stats stats;
     make(&d, flat);
@@ -185,7 +187,8 @@ static void train_batch__two_ranks_equal_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(train_batch__without_spread_changes_no_bit), cmocka_unit_test(train_batch__an_absent_reward_is_as_if_never_sampled),
+        cmocka_unit_test(train_batch__without_spread_changes_no_bit),
+        cmocka_unit_test(train_batch__an_absent_reward_is_as_if_never_sampled),
         cmocka_unit_test(train_batch__small_micro_batches_equal_one), cmocka_unit_test(train_batch__two_ranks_equal_one),
     };
     struct err err = { 0 };
