@@ -30,6 +30,23 @@ static int make_dir(const char *path, struct err *err)
     return 0;
 }
 
+/* With the folders above it. */
+static int make_dirs(const char *path, struct err *err)
+{
+    char part[CHECKPOINT_PATH_SIZE];
+    int rc = 0;
+    if (strlen(path) >= sizeof part)
+        return err_set(err, ERR_LIMIT, "the path %.64s... is too long", path);
+    strcpy(part, path);
+    for (char *p = part + 1; rc == 0 && *p != '\0'; p++)
+        if (*p == '/') {
+            *p = '\0';
+            rc = make_dir(part, err);
+            *p = '/';
+        }
+    return rc < 0 ? rc : make_dir(path, err);
+}
+
 static int sync_dir(const char *path, struct err *err)
 {
     own_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,7 +150,7 @@ int checkpoint_save(const char *out_dir, const struct model *m, const struct opt
 {
     char path[CHECKPOINT_PATH_SIZE], aside[CHECKPOINT_PATH_SIZE], text[5][32];
     int rc;
-    if ((rc = make_dir(out_dir, err)) < 0 || (rc = path_of(path, out_dir, "checkpoint.safetensors", err)) < 0 ||
+    if ((rc = make_dirs(out_dir, err)) < 0 || (rc = path_of(path, out_dir, "checkpoint.safetensors", err)) < 0 ||
         (rc = path_of(aside, out_dir, ".checkpoint.safetensors.tmp", err)) < 0)
         return rc;
     size_t n = model_tensor_count(&m->config), sets = opt == NULL ? 1 : 3;
@@ -300,7 +317,7 @@ int checkpoint_export(struct checkpoint_version *out, const char *out_dir, const
     char policy[CHECKPOINT_PATH_SIZE], dir[CHECKPOINT_PATH_SIZE], aside[CHECKPOINT_PATH_SIZE], path[CHECKPOINT_PATH_SIZE];
     char name[64], hex[DIGEST_HEX_SIZE];
     int rc;
-    if ((rc = make_dir(out_dir, err)) < 0 || (rc = path_of(policy, out_dir, "policy", err)) < 0 ||
+    if ((rc = make_dirs(out_dir, err)) < 0 || (rc = path_of(policy, out_dir, "policy", err)) < 0 ||
         (rc = make_dir(policy, err)) < 0)
         return rc;
     snprintf(name, sizeof name, "version-%06" PRIu64, version);

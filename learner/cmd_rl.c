@@ -90,7 +90,7 @@ int cmd_rl(int argc, char **argv, struct err *err)
         { "--steps", OPTION_COUNT, &steps, 1, 1e6, "N        updates; default 32" },
         { "--group", OPTION_COUNT, &group, 1, 512, "G        samples of one task in one step; default 8" },
         { "--batch", OPTION_COUNT, &per_step, 0, 4096, "N        tasks in one step; default all, at most 64" },
-        { "--seed", OPTION_COUNT, &seed, 0, 9e15, "S        of weights and samples; default 1" },
+        { "--seed", OPTION_COUNT, &seed, 0, 1.8e19, "S        of weights and samples; default 1" },
         { "--lr", OPTION_NUMBER, &c.lr, 0, 1, "X        learning rate of AdamW; default 0.001" },
         { "--epochs", OPTION_COUNT, &epochs, 1, 64, "N        passes over one batch; default 6" },
         { "--temperature", OPTION_NUMBER, &c.temperature, 0.01, 100, "X        of sampling; default 1" },

@@ -181,7 +181,7 @@ int cmd_sft(int argc, char **argv, struct err *err)
         { "--out", OPTION_TEXT, &s.out_dir, 0, 0, "DIR      checkpoint and weights go there" },
         { "--steps", OPTION_COUNT, &s.steps, 1, 1e9, "N        updates; default 100" },
         { "--batch", OPTION_COUNT, &s.batch, 1, 4096, "N        examples in one update; default 8" },
-        { "--seed", OPTION_COUNT, &s.seed, 0, 9e15, "S        of weights and order; default 1" },
+        { "--seed", OPTION_COUNT, &s.seed, 0, 1.8e19, "S        of weights and order; default 1" },
         { "--context", OPTION_COUNT, &s.context, 2, TOKENS_MAX, "N        tokens of the longest example; default 512" },
         { "--save-every", OPTION_COUNT, &s.save_every, 1, 1e9, "N        steps between checkpoints; default 1" },
         { "--lr", OPTION_NUMBER, &s.lr, 1e-9, 1, "X        learning rate of AdamW; default 0.001" },

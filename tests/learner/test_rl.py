@@ -248,7 +248,7 @@ def test_two_ranks_learn_as_one(make_server, tmp_path):
 
 def test_a_run_name_that_was_used_is_refused(make_server, tmp_path):
     s = make_server()
-    learn(s, tmp_path / "a", steps=1)
+    learn(s, tmp_path / "deep" / "a", "--seed", "9223372036854775807", steps=1)      # folders are made
     assert "t1" in learn(s, tmp_path / "b", steps=1, expect=65)
 
 
