@@ -121,7 +121,8 @@ static int own_group(const char *want, char *out, size_t size)
             continue;
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        for (char *save = NULL, *c = *++list == '\0' ? list : strtok_r(list, ",", &save); c != NULL; c = strtok_r(NULL, ",", &save)) {
+        char *save = NULL, *c = *++list == '\0' ? list : strtok_r(list, ",", &save);
+        for (; c != NULL; c = strtok_r(NULL, ",", &save)) {
             if (strcmp(c, want) == 0)
                 return snprintf(out, size, "%s", strcmp(path, "/") == 0 ? "" : path) < (int)size ? 0 : -1;
             if (*c == '\0')
@@ -153,7 +154,8 @@ static int mount_point(const char *want, char *out, size_t size)
 static int make_base(char *out, size_t size, const char *parent)
 {
     remove_stale(parent);
-    if (snprintf(out, size, "%s/" PREFIX "%ld.n%llu.%llu", parent, (long)getpid(), pid_namespace(), start_ticks(getpid())) >= (int)size)
+    int n = snprintf(out, size, "%s/" PREFIX "%ld.n%llu.%llu", parent, (long)getpid(), pid_namespace(), start_ticks(getpid()));
+    if (n >= (int)size)
         return -1;
     return mkdir(out, 0755) == 0 || errno == EEXIST ? 0 : -1;
 }
@@ -259,7 +261,8 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
         s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
         put_path(dir, "memory.oom.group", "0");
-        return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0 : err_sys(err, ERR_SYS, "control group files of %s", dir);
+        return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0
+             : err_sys(err, ERR_SYS, "control group files of %s", dir);
     }
     for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++) {
         if (h->base[c][0] == '\0')
@@ -270,7 +273,8 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         if (c == CGROUP_MEMORY) {
             s->memory_limit = open_in(dir, "memory.limit_in_bytes", O_WRONLY);
             s->memsw_limit = open_in(dir, "memory.memsw.limit_in_bytes", O_WRONLY);
-            s->memory_peak = open_in(dir, s->memsw_limit >= 0 ? "memory.memsw.max_usage_in_bytes" : "memory.max_usage_in_bytes", O_RDWR);
+            s->memory_peak = open_in(dir, s->memsw_limit >= 0 ? "memory.memsw.max_usage_in_bytes"
+                                                              : "memory.max_usage_in_bytes", O_RDWR);
             s->oom = open_in(dir, "memory.oom_control", O_RDONLY);
             s->memory_now = open_in(dir, "memory.usage_in_bytes", O_RDONLY);
             s->force_empty = open_in(dir, "memory.force_empty", O_WRONLY);

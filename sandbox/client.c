@@ -195,7 +195,8 @@ static int send_request(struct sandbox_client *c, const struct grant_request *r,
 static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
 {
     struct slot_view *v = &c->slots[slot];
-    struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which, .limits = w->limits };
+    struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
+                               .limits = w->limits };
     int rc = send_request(c, &r, w->fds, w->nfds, err);
     if (rc == 0) {
         v->ready = false;
@@ -272,7 +273,8 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         size += strlen(*e) + 1;
     }
     if (size > GRANT_COMMAND_MAX)
-        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size, (unsigned long long)GRANT_COMMAND_MAX);
+        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
+                       (unsigned long long)GRANT_COMMAND_MAX);
     own_mem char *text = malloc(size);
     if (text == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");

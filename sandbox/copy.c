@@ -20,7 +20,8 @@ static int failed(const char *name, const char *step, struct err *err)
     char quoted[200];
     err_quote(quoted, sizeof quoted, name, strlen(name));
     errno = sys;
-    return err_sys(err, sys == ENOSPC ? ERR_LIMIT : sys == EACCES ? ERR_DENIED : ERR_SYS, "copy of the tree: %s %s", step, quoted);
+    int code = sys == ENOSPC ? ERR_LIMIT : sys == EACCES ? ERR_DENIED : ERR_SYS;
+    return err_sys(err, code, "copy of the tree: %s %s", step, quoted);
 }
 
 static int copy_file(int from, int to, const char *name, mode_t mode, struct err *err)
@@ -63,7 +64,8 @@ int copy_tree(int from, int to, int depth, struct err *err)
                 rc = failed(name, "link", err);
         } else if (S_ISDIR(st.st_mode)) {
             own_fd in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-            own_fd out = in < 0 || mkdirat(to, name, 0700) < 0 ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            own_fd out = in < 0 || mkdirat(to, name, 0700) < 0 ? -1
+                       : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
             rc = out < 0 ? failed(name, "directory", err) : copy_tree(in, out, depth + 1, err);
             if (rc == 0 && fchmod(out, st.st_mode & 0777) < 0)
                 rc = failed(name, "mode of", err);

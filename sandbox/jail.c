@@ -240,7 +240,8 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
         return rc;
     }
     if (rc < 0) {
-        struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = rc, .sys = why.sys };
+        struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation,
+                                  .rc = rc, .sys = why.sys };
         memcpy(a.msg, why.msg, sizeof a.msg);
         jail_answer(j, &a, NULL, 0);
         slot_scrub(j, s);
