@@ -251,9 +251,12 @@ static void uid_outside_is_nobodys(void **state)
     struct outcome o = { 0 };
     struct err err;
     struct sandbox *s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ 0 });
-    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "exec sleep 4249" }, box_done, &o, &err), 0);
+    char text[160];
+    snprintf(text, sizeof text, "exec %s", box_sleep(4249));
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = text }, box_done, &o, &err), 0);
     box_wait(client, &o.come, 300);
-    FILE *p = popen("ps -eo uid,args | awk '$2 == \"sleep\" && $3 == 4249 { print $1 }'", "r");
+    snprintf(text, sizeof text, "ps -eo uid,args | awk '$2 \" \" $3 == \"%s\" { print $1 }'", box_sleep(4249));
+    FILE *p = popen(text, "r");
     unsigned long uid = 0;
     assert_int_equal(fscanf(p, "%lu", &uid), 1);
     pclose(p);

@@ -6,6 +6,7 @@ must be looked at, the task's own command looks (`sha256sum -c`, `find`), for on
 import base64
 import hashlib
 import json
+import os
 import textwrap
 
 import pytest
@@ -319,6 +320,7 @@ def test_h14_a_child_keeps_the_output_open(case, cmd, end, output):
 
 # H15: multikernel/sandlock #252
 def test_h15_the_time_limit_reaches_everybody(case):
+    seconds = f"4711.0{os.getpid()}"            # a sleep like no other on this machine
     case.repo({"linger.py": textwrap.dedent('''\
         import os, signal, sys, time
 
@@ -328,7 +330,7 @@ def test_h15_the_time_limit_reaches_everybody(case):
                 signal.signal(s, signal.SIG_IGN)
             if os.fork():
                 os._exit(0)
-            os.execvp("sleep", ["sleep", "4711"])
+            os.execvp("sleep", ["sleep", "SECONDS"])
 
         if os.fork() == 0:
             settle()
@@ -336,11 +338,11 @@ def test_h15_the_time_limit_reaches_everybody(case):
         print("tests running", flush=True)
         while True:
             time.sleep(1)
-        ''')})
+        ''').replace("SECONDS", seconds)})
     v = case.eval(new_file("N", "x\n"), test_cmd="python3 linger.py", timeout_s=2)
     assert (v["outcome"], v["reward"], v["run_end"], v["output"]) == ("time_limit", 0, "time_limit", "tests running\n"), v
     import subprocess
-    assert subprocess.run(["pgrep", "-f", "^sleep 4711$"], stdout=subprocess.PIPE).stdout == b""
+    assert subprocess.run(["pgrep", "-f", f"^sleep {seconds}$"], stdout=subprocess.PIPE).stdout == b""
 
 
 # H16: criyle/go-judge #186
