@@ -353,7 +353,9 @@ static int judge_round(struct round *k, struct err *err)
     struct source *s = k->s;
     while (k->done < k->r->n) {
         collective_beat(s->c.ranks);
-        int rc;
+        int rc = collective_check(s->c.ranks, err);
+        if (rc < 0)                     /* a rank of ours, not the server: waiting for verdicts is no reason not to notice */
+            return rc;
         if ((rc = open_calls(k, err)) == 0 && (rc = send_some(k, err)) == 0)
             rc = listen(k, err);
         bool late = clock_mono_ns() - k->heard_ns > s->c.patience_ns;

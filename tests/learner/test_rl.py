@@ -246,6 +246,18 @@ def test_two_ranks_learn_as_one(make_server, tmp_path):
     assert one["loss"] == pytest.approx(two["loss"], abs=1e-4)
 
 
+def test_a_rank_lost_while_verdicts_are_awaited_ends_the_run(make_server, tmp_path):
+    s = make_server(lambda r, nth: "busy" if len(s.log) >= 40 else None)        # the second round never ends
+    p = subprocess.Popen(command(s, tmp_path / "o", "--ranks", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert "step 1/" in p.stderr.readline()
+    rank1 = int(pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0])
+    os.kill(rank1, signal.SIGKILL)
+    start = time.monotonic()
+    said = p.communicate(timeout=30)[1]
+    assert p.returncode == 70 and time.monotonic() - start < 5
+    assert f"rank 0, step 2: rank 1 (pid {rank1})" in said
+
+
 def test_a_run_name_that_was_used_is_refused(make_server, tmp_path):
     s = make_server()
     learn(s, tmp_path / "deep" / "a", "--seed", "9223372036854775807", steps=1)      # folders are made
