@@ -252,10 +252,11 @@ static void uid_outside_is_nobodys(void **state)
     struct err err;
     struct sandbox *s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ 0 });
     char text[160];
-    snprintf(text, sizeof text, "exec %s", box_sleep(4249));
+    const char *sleeper = box_sleep(4249);
+    snprintf(text, sizeof text, "exec %s", sleeper);
     assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = text }, box_done, &o, &err), 0);
-    box_wait(client, &o.come, 300);
-    snprintf(text, sizeof text, "ps -eo uid,args | awk '$2 \" \" $3 == \"%s\" { print $1 }'", box_sleep(4249));
+    box_wait_alive(client, &o.come, sleeper);
+    snprintf(text, sizeof text, "ps -eo uid,args | awk '$2 \" \" $3 == \"%s\" { print $1 }'", sleeper);
     FILE *p = popen(text, "r");
     unsigned long uid = 0;
     assert_int_equal(fscanf(p, "%lu", &uid), 1);

@@ -78,6 +78,13 @@ static inline int box_wait(struct sandbox_client *c, const bool *come, int ms)
     return *come ? 0 : ERR_DEADLINE;
 }
 
+/* Dispatch until the process with this command line is there; a busy machine takes its time. */
+static inline void box_wait_alive(struct sandbox_client *c, const bool *come, const char *line)
+{
+    for (int i = 0; i < 200 && !box_alive(line); i++)
+        box_wait(c, come, 50);
+}
+
 static inline char *box_slurp(int fd, size_t *out_len)
 {
     off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);

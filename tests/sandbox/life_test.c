@@ -199,7 +199,7 @@ static void jail_killed(bool whole)
     char command[120];
     snprintf(command, sizeof command, "echo x; %s & %s", behind, before);
     assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = command }, box_done, &o, &err), 0);
-    box_wait(c, &o.come, 300);
+    box_wait_alive(c, &o.come, before);
     pid_t top = guardian(), all[64];
     size_t n = descendants(NULL, all, 64);
     assert_true(n > 6 && n < 64);
@@ -285,7 +285,7 @@ static void client_killed_leaves_nothing(void **state)
         struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
         if (sandbox_run(s, &(struct sandbox_command){ .shell = sleeper }, box_done, &o, &err) < 0)
             _exit(1);
-        box_wait(c, &o.come, 200);
+        box_wait_alive(c, &o.come, sleeper);
         pid_t top = guardian();
         if (write(tell[1], &top, sizeof top) != sizeof top)
             _exit(1);
