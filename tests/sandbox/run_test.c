@@ -267,10 +267,13 @@ static void kill_ends_a_run(void **state)
     struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
     struct outcome o = { 0 };
     sandbox_kill(s);                            /* none is running: harmless */
-    struct sandbox_command cmd = { .shell = "echo here; sleep 30" };
+    const char *sleeper = box_sleep(30);
+    char text[80];
+    snprintf(text, sizeof text, "echo here; %s", sleeper);
+    struct sandbox_command cmd = { .shell = text };
     assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &err), 0);
     assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &err), ERR_USAGE);
-    box_wait(client, &o.come, 300);
+    box_wait_alive(client, &o.come, sleeper);
     sandbox_kill(s);
     sandbox_kill(s);
     assert_int_equal(box_wait(client, &o.come, 10000), 0);
