@@ -29,7 +29,7 @@ bench: bins venv pystubs upstream $(filter-out %.py,$(BENCHES))
 # Fuzzers: the corpus is replayed in every test run (a plain main around the entry point); `make fuzz` searches with clang.
 FUZZ_SRC := $(wildcard tests/fuzz/*_fuzz.c)
 FUZZ_REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(FUZZ_SRC))
-FUZZ_OBJS := $(filter-out $(B)/rollout/worker.o,$(WORKER_OBJS)) $(WIRE_OBJS)
+FUZZ_OBJS := $(sort $(filter-out $(B)/rollout/worker.o,$(WORKER_OBJS)) $(WIRE_OBJS) $(CORE_OBJS))
 FUZZ_LIBS := $(B)/librepos.a $(B)/libproto.a $(B)/libbase.a
 FUZZ_LINK := $(LIBS_repos) $(LIBS_proto) $(LIBS_base) -lexpat -lm
 .PHONY: fuzz-replay fuzz
@@ -38,6 +38,17 @@ $(FUZZ_REPLAYS): $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(FUZZ_LINK)
 fuzz-replay: $(FUZZ_REPLAYS)
 	@for f in $(FUZZ_REPLAYS); do n=$$(basename $$f _fuzz); $$f tests/fuzz/corpus/$$n || exit 1; done
+
+# `make fuzz FUZZ=patch SECONDS=60`: search with clang's libFuzzer; what it finds goes into the corpus with its fix.
+FUZZ    ?= patch
+SECONDS ?= 60
+fuzz: $(PROTO_GEN_H)
+	@command -v clang >/dev/null || { echo "make fuzz: clang not found: apt-get install clang libclang-rt-14-dev"; exit 69; }
+	@mkdir -p build/fuzz/$(FUZZ)
+	$(Q)clang -g -O1 -w -std=gnu17 -D_GNU_SOURCE -DASSAY_ARENA_DEBUG -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	  -I. -I$(B)/gen $(CFLAGS_repos) $(CFLAGS_rollout) -o build/fuzz/$(FUZZ)_fuzz tests/fuzz/$(FUZZ)_fuzz.c \
+	  $(patsubst $(B)/%.o,%.c,$(FUZZ_OBJS) $(REPOS_OBJS) $(filter-out %/trajframe.o,$(PROTO_OBJS)) $(BASE_OBJS)) $(PROTO_GEN_C) $(FUZZ_LINK)
+	build/fuzz/$(FUZZ)_fuzz -max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=4096 build/fuzz/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
 
 # Sanitizers over everything that parses, then static analysis.
 check:
