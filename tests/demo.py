@@ -10,6 +10,7 @@ Exit status 0 only if every verdict is as it must be and the policy learnt.
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,9 +51,17 @@ def wrong_patch(repos, task):
         return p.stdout
 
 
-def curve(rewards, width=40):
-    for step, r in enumerate(rewards, 1):
-        print(f"  step {step:3d}  {r:5.2f}  {'#' * round(r * width)}")
+def learn(binary, state, *args):
+    """Run `assay learn` and draw each step as it ends; returns (exit status, summary)."""
+    p = subprocess.Popen([binary, "learn", *args, "-o", "json", "--state", state], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in p.stderr:
+        m = re.search(r"step (\d+)/\d+: reward ([0-9.]+),", line)
+        if m:
+            print(f"  step {int(m[1]):3d}  {float(m[2]):5.2f}  {'#' * round(float(m[2]) * 40)}", flush=True)
+        else:
+            sys.stderr.write(line)
+    out = p.stdout.read()
+    return p.wait(), json.loads(out) if out.strip() else None
 
 
 def main():
@@ -69,7 +78,7 @@ def main():
     began = time.monotonic()
     shutil.rmtree(args.state, ignore_errors=True)
 
-    print("1. Importing tasks: real upstream projects, real bug fixes, and small injected bugs")
+    print("1. Importing tasks: real upstream projects, real bug fixes, and small injected bugs", flush=True)
     for name in ("tasks.jsonl", "bugs.jsonl"):
         rc, text = assay(binary, args.state, "tasks", "import", os.path.join(args.upstream, name), "--repos", repos)
         print("   " + text.strip().replace("\n", "\n   "))
@@ -92,14 +101,13 @@ def main():
                 print(f"   ! {task['instance_id']}: want reward {want}, got {v['reward']}: {v['reason']}", file=sys.stderr)
         print(f"   {task['instance_id']:34s} " + " ".join(f"{c:>22s}" for c in cells), flush=True)
 
-    print(f"\n3. Online RL: the policy's tokens choose the edit for each injected bug; its tests give the reward")
+    print(f"\n3. Online RL: the policy's tokens choose the edit for each injected bug; its tests give the reward", flush=True)
     run = f"demo-{args.seed}"
-    rc, s = assay(binary, args.state, "learn", "--tasks", "bug-", "--run", run, "--steps", str(args.steps),
-                  "--group", str(args.group), "--seed", str(args.seed), "-o", "json")
+    rc, s = learn(binary, args.state, "--tasks", "bug-", "--run", run, "--steps", str(args.steps),
+                  "--group", str(args.group), "--seed", str(args.seed))
     if rc != 0:
         sys.exit(f"demo: assay learn ended with {rc}")
     rewards = s["reward_mean"]
-    curve(rewards)
     quarter = max(1, len(rewards) // 4)
     first, last = sum(rewards[:quarter]) / quarter, sum(rewards[-quarter:]) / quarter
     learnt = last > first + 0.2
