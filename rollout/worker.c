@@ -72,9 +72,10 @@ static int do_patch(struct worker_answer *ans, struct buf *body, int *edits_fd, 
     struct wire_in in = { record.bytes, record.bytes + record.len, &a, false };
     if (rc == 0)
         rc = wire_get_task(&in, &task, err);
-    if (rc == 0)
+    bool merging = rc == 0;
+    if (merging)
         rc = merge_task_patch(&m, &a, store, &task, patch.bytes, patch.len, err);
-    if (rc == ERR_LIMIT || rc == ERR_BAD_INPUT) {       /* nothing of ours broke: this patch asks for too much */
+    if (merging && rc == ERR_LIMIT) {       /* nothing of ours broke: this patch asks for too much */
         m.outcome = MERGE_FAILED;
         m.reason = err->msg;
         m.findings.count = 0;

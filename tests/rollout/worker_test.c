@@ -209,6 +209,14 @@ static void pool__patches_are_merged(void **s)
     assert_non_null(strstr(bad.reason, "calc.py"));
     assert_int_equal(empty.outcome, PATCH_EMPTY);
     assert_true(empty.has_edits);               /* the hidden tests, for a control run of the base tree */
+    /* A task that is broken says nothing about the patch: no outcome, so no reward. */
+    struct got broken = { 0 };
+    struct task with_junk = task;
+    with_junk.test_patch = "no diff";
+    assert_int_equal(worker_patch(p, &with_junk, fix, sizeof fix - 1, on_patch, &broken, &err), 0);
+    until(p, &broken, 1);
+    assert_true(broken.rc < 0);
+    assert_non_null(strstr(broken.reason, "its test_patch does not apply"));
     worker_pool_close(p);
 }
 
