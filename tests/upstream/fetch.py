@@ -409,13 +409,15 @@ def statuses(out, record, patches, tap_id="{file}::{n} - {name}"):
         return found
 
 
-def observe(out, records):
-    """Ids that hold: FAIL_TO_PASS passes twice with the fix and not without it, PASS_TO_PASS passes each time."""
+def observe(out, records, unsteady):
+    """Ids that hold: FAIL_TO_PASS passes twice with the fix and not without it, PASS_TO_PASS passes each time.
+
+    `unsteady` are those, by instance id, whose result hangs on the machine and not on the patch."""
     seen = {}
     for r in records:
         before = statuses(out, r, [r["test_patch"]])
         after = [statuses(out, r, [r["patch"], r["test_patch"]]) for _ in range(2)]
-        good = [t for t in after[0] if all(a.get(t) == "passed" for a in after)]
+        good = [t for t in after[0] if all(a.get(t) == "passed" for a in after) and t not in unsteady.get(r["instance_id"], ())]
         f2p = sorted(t for t in good if before.get(t) != "passed")
         p2p = sorted(t for t in good if before.get(t) == "passed")
         if not f2p:
@@ -472,7 +474,9 @@ def main():
             bugs += make_bugs(name, project["injected"], revs, spec["options"], out)
         print(f"{name}: {', '.join(label for label, _ in revs)}", flush=True)
     if args.observe:
-        seen = observe(out, tasks + bugs)
+        unsteady = {f"{name}-{task.get('id', task['head'])}": task["unsteady"]
+                    for name, project in spec["projects"].items() for task in project["tasks"] if "unsteady" in task}
+        seen = observe(out, tasks + bugs, unsteady)
         with open(observed_path, "w", encoding="utf-8") as f:
             json.dump(seen, f, indent=1, ensure_ascii=False)
             f.write("\n")
