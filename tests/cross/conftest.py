@@ -118,23 +118,46 @@ def server(tmp_path, project):
     assert s.stop() in (0, None), open(f"{s.state}.stderr").read()[-3000:]
 
 
-def leftovers():
-    """What a killed server may leave in the kernel: processes of ours, mounts, cgroups."""
-    procs = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+def family(pid):
+    """{process id: (start time, command line)} of `pid` and everything below it."""
+    seen = {}
+    for p in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as f:
-                line = f.read()
+            with open(f"/proc/{p}/stat", encoding="ascii", errors="replace") as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{p}/cmdline", "rb") as f:
+                seen[int(p)] = (int(fields[1]), int(fields[19]), f.read())
         except OSError:
             continue
-        if b"assay-jail" in line or b"assay-worker" in line:
-            procs.append((int(pid), line))
+    inside = {pid}
+    while True:
+        more = {p for p, (parent, _, _) in seen.items() if parent in inside} - inside
+        if not more:
+            return {p: seen[p][1:] for p in inside if p in seen}
+        inside |= more
+
+
+def left(members):
+    """What is left in the kernel of a family that should be gone: processes, cgroups of its jails. Other servers may live here."""
+    procs = []
+    for pid, (start, line) in members.items():
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[19]) == start and fields[0] != "Z":
+            procs.append((pid, line))
+    namespace, groups = os.stat("/proc/self/ns/pid").st_ino, []
+    names = tuple(f"assay-jail.{pid}.n{namespace}." for pid in members)
+    for folder, inner, _ in os.walk("/sys/fs/cgroup"):
+        groups += [os.path.join(folder, n) for n in inner if n.startswith(names)]
+    return procs, groups
+
+
+def mounts():
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as f:
-        mounts = [m for m in f if "assay" in m]
-    groups = []
-    for folder, names, _ in os.walk("/sys/fs/cgroup"):
-        groups += [os.path.join(folder, n) for n in names if "assay" in n]
-    return procs, mounts, groups
+        return [m for m in f if "assay" in m]
 
 
 def wait_until(what, seconds=20):

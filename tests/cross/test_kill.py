@@ -4,12 +4,12 @@ import time
 
 import grpc
 
-from conftest import Server, leftovers, wait_until
+from conftest import Server, family, left, mounts, wait_until
 
 
 def test_kill_9_during_100_evaluations(tmp_path, project):
     from assay.v1 import rollout_pb2, rollout_pb2_grpc, trajectory_pb2, trajectory_pb2_grpc
-    before = leftovers()
+    before = mounts()
     server = Server(tmp_path / "state").start()
     server.assay("tasks", "import", project.tasks, "--repos", project.repos)
     requests = [rollout_pb2.EvaluateRequest(request_id=f"k{i}", task_id="scale-1", patch=project.change(i + 10).encode(), fresh=True)
@@ -34,11 +34,14 @@ def test_kill_9_during_100_evaluations(tmp_path, project):
             thread.start()
             if kills < 3:       # three kills, each once a few more answers are out
                 assert wait_until(lambda: len(acknowledged) >= had + 12, 120)
+                members = family(server.process.pid)
+                assert sum(b"assay-jail" in line for _, line in members.values()) >= 2, members
                 server.kill()
                 kills += 1
                 thread.join()
-                # Nothing may stay behind before anybody starts again: the kernel took it all.
-                assert wait_until(lambda: leftovers()[0] == before[0] and leftovers()[1] == before[1]), leftovers()
+                # Nothing may stay behind before anybody starts again: the kernel and the guardian took it all.
+                assert wait_until(lambda: left(members) == ([], [])), left(members)
+                assert mounts() == before
                 server.start()
             else:
                 thread.join()
@@ -52,8 +55,10 @@ def test_kill_9_during_100_evaluations(tmp_path, project):
         assert mine[0].episode_id == a.episode_id and mine[0].cursor == a.cursor
         assert mine[0].verdict.reward.value == a.verdict.reward.value
     assert len(log) == 100
+    members = family(server.process.pid)
     assert server.stop() == 0
-    assert wait_until(lambda: leftovers() == before), (before, leftovers())
+    assert wait_until(lambda: left(members) == ([], [])), left(members)
+    assert mounts() == before
 
 
 def test_a_lost_jail_is_our_failure_and_never_a_zero(tmp_path, project):
@@ -64,14 +69,13 @@ def test_a_lost_jail_is_our_failure_and_never_a_zero(tmp_path, project):
     server = Server(tmp_path / "state").start()
     server.assay("tasks", "import", project.tasks, "--repos", project.repos)
 
+    def parent(pid):
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1])
+
     def jails():
-        out = []
-        for pid, line in leftovers()[0]:
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
-                ppid = int(f.read().rsplit(")", 1)[1].split()[1])
-            if b"assay-jail" in line and ppid == server.process.pid:
-                out.append(pid)
-        return out
+        own = family(server.process.pid)
+        return [pid for pid, (_, line) in own.items() if b"assay-jail" in line and parent(pid) == server.process.pid]
     with grpc.insecure_channel(server.address) as channel:
         call = rollout_pb2_grpc.RolloutStub(channel).Evaluate.future(
             rollout_pb2.EvaluateRequest(task_id="scale-1", patch=project.fix.encode(), fresh=True), timeout=120)
