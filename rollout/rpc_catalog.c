@@ -216,6 +216,17 @@ void rpc_import(void *arg, struct grpc_stream *s, const void *bytes, size_t n)
     import_next(server->imports);
 }
 
+/* Only a child that is there: one that ended has no id any more, one that was never started has id 0, which is us all. */
+static void import_kill(struct import_call *c)
+{
+    if (uv_is_active((uv_handle_t *)&c->process))
+        uv_process_kill(&c->process, SIGKILL);
+}
+
+/*
+ * The caller has gone. A waiting call is dropped; the running child is ended, for nobody hears its answer, its
+ * records are one transaction, and a damaged repository may hold it, and all imports behind it, for ever.
+ */
 void rpc_import_closed(void *arg, struct grpc_stream *s)
 {
     struct server *server = arg;
@@ -226,6 +237,8 @@ void rpc_import_closed(void *arg, struct grpc_stream *s)
     if (c != server->imports->running) {
         STAILQ_REMOVE(&server->imports->waiting, c, import_call, next);
         call_free(c);
+    } else {
+        import_kill(c);
     }
 }
 
@@ -248,7 +261,7 @@ void imports_close(struct imports *i)
     if (i->running == NULL)
         free(i);
     else
-        uv_process_kill(&i->running->process, SIGKILL);
+        import_kill(i->running);
 }
 
 void rpc_get_task(void *arg, struct grpc_stream *s, const void *bytes, size_t n)

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from conftest import Project, Server, git, run, wait_until
-from assay.v1 import rollout_pb2, rollout_pb2_grpc, trajectory_pb2, trajectory_pb2_grpc, verdict_pb2
+from assay.v1 import catalog_pb2, catalog_pb2_grpc, rollout_pb2, rollout_pb2_grpc, trajectory_pb2, trajectory_pb2_grpc, verdict_pb2
 
 WRONG = "def scale(x):\n    return x * 4\n\n\ndef shift(x):\n    return x + 2\n"
 CASE = '<testcase classname="test_scale" name="{0}" file="test_scale.py" line="3" time="0.001"/>'
@@ -261,3 +261,23 @@ def test_a_flood_is_refused_without_a_reward(house):
             assert v.reward.value == 1
         else:
             assert v.outcome == verdict_pb2.OUTCOME_INFRA_ERROR and not v.HasField("reward"), v
+
+
+def test_an_import_without_end_goes_with_its_caller(house, tmp_path):
+    """A git object cut short keeps the object reader busy for ever; the next import must not wait for that."""
+    damaged = Project(tmp_path / "repos")
+    for folder, _, names in os.walk(damaged.repos / "scale/.git/objects"):
+        for name in names:
+            os.chmod(os.path.join(folder, name), 0o644)
+            os.truncate(os.path.join(folder, name), 5)
+
+    def add(project, id, seconds):
+        line = json.dumps(project.record(instance_id=id)).encode()
+        with house.channel() as c:
+            request = catalog_pb2.ImportRequest(jsonl=line, repos_dir=str(project.repos), source="x", first_line=1)
+            return catalog_pb2_grpc.CatalogStub(c).Import(request, timeout=seconds)
+    try:
+        assert add(damaged, "damaged-1", 3).added == 0
+    except grpc.RpcError as e:
+        assert e.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert add(house.project, "after-1", 60).added == 1
