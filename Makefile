@@ -61,6 +61,7 @@ all: bins
 include $(addsuffix /room.mk,$(ROOMS))
 
 bins: $(BINS)
+	@:
 units: $(UNIT_TESTS)
 
 deps:
