@@ -28,6 +28,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#define SOCKET_PATH_MAX (5 + 107)    /* "unix:" and what a socket address holds */
 #define STREAM_RECORDS_PER_TURN 256 /* subscribers get their turn, and so does everything else */
 #define IDLE_CHECK_MS 50            /* lifeline cut: how often to look whether all is quiet */
 
@@ -44,7 +45,7 @@ struct program {
 
 static const struct { const char *name; int letter; bool has_value; const char *help; } options[] = {
     { "state", 's', true, "DIR         where everything lives (made when missing)" },
-    { "listen", 'l', true, "ADDRESS    unix:PATH or HOST:PORT; may be given several times" },
+    { "listen", 'l', true, "ADDRESS    unix:PATH or HOST:PORT beside that; may be given several times" },
     { "slots", 'n', true, "N           sandboxes at once; default: the number of CPUs" },
     { "queue", 'q', true, "N           evaluations waiting at most; default 4096" },
     { "ready-fd", 'r', true, "FD       write \"ready\" and a newline there once calls are answered" },
@@ -56,7 +57,7 @@ static const struct { const char *name; int letter; bool has_value; const char *
 
 static void usage(FILE *to)
 {
-    fprintf(to, "usage: assayd --state DIR --listen ADDRESS [...]\n");
+    fprintf(to, "usage: assayd --state DIR [...]    (always answers on unix:DIR/assayd.sock)\n");
     for (size_t i = 0; i < OPTION_COUNT; i++)
         fprintf(to, "  --%s %s\n", options[i].name, options[i].help);
 }
@@ -103,8 +104,8 @@ static int read_options(struct server_config *out, int argc, char **argv, struct
         return rc;
     if (optind < argc)
         return err_set(err, ERR_USAGE, "%s: assayd takes options only; see assayd --help", argv[optind]);
-    if (out->state_dir == NULL || out->listen_count == 0)
-        return err_set(err, ERR_USAGE, "--state and --listen are needed; see assayd --help");
+    if (out->state_dir == NULL)
+        return err_set(err, ERR_USAGE, "--state is needed; see assayd --help");
     return 0;
 }
 
@@ -165,12 +166,24 @@ static int restore(struct server *s, struct err *err)
     }
 }
 
+/* Whoever knows the state finds its server. The directory's descriptor stands for a path too long for a socket address. */
+static int listen_on_state(struct server *s, struct err *err)
+{
+    char address[128];
+    for (uint32_t i = 0; i < s->config.listen_count; i++)
+        if (strlen(s->config.listen[i]) > 12 && strcmp(s->config.listen[i] + strlen(s->config.listen[i]) - 12, "/assayd.sock") == 0)
+            return 0;
+    if (snprintf(address, sizeof address, "unix:%s/assayd.sock", s->config.state_dir) > SOCKET_PATH_MAX)
+        snprintf(address, sizeof address, "unix:/proc/self/fd/%d/assayd.sock", s->state_fd);
+    return grpc_server_listen(s->grpc, address, err);
+}
+
 static int server_open(struct server *s, struct err *err)
 {
     struct engine_world world;
     struct trajlog_io io;
     char log_dir[4096];
-    int rc = state_dir(s->config.state_dir, "", NULL, err);
+    int rc = state_dir(s->config.state_dir, "", &s->state_fd, err);
     if (rc == 0)
         rc = state_dir(s->config.state_dir, "store", NULL, err);
     if (rc == 0)
@@ -207,6 +220,8 @@ static int server_open(struct server *s, struct err *err)
     struct grpc_server_config door = { .arg = s };
     door.methods = rpc_methods(&door.method_count);
     rc = grpc_server_new(&s->grpc, &s->loop, &door, err);
+    if (rc == 0)
+        rc = listen_on_state(s, err);
     for (uint32_t i = 0; rc == 0 && i < s->config.listen_count; i++)
         rc = grpc_server_listen(s->grpc, s->config.listen[i], err);
     return rc;
@@ -342,6 +357,8 @@ static void program_close(struct program *p)
     store_close(s->store);
     if (s->policies_fd >= 0)
         close(s->policies_fd);
+    if (s->state_fd >= 0)
+        close(s->state_fd);
     uv_loop_close(&s->loop);
 }
 
@@ -356,7 +373,7 @@ static void say_ready(struct server_config *c)
 
 int main(int argc, char **argv)
 {
-    static struct program p = { .server = { .policies_fd = -1, .indexed.cursor = 1 } };
+    static struct program p = { .server = { .state_fd = -1, .policies_fd = -1, .indexed.cursor = 1 } };
     static char self[PATH_MAX];
     struct err err = { 0 };
     log_open("assayd", LOG_INFO);

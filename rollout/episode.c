@@ -115,7 +115,9 @@ static void our_failure(struct episode *e, const char *fault, const struct err *
     if (e->sandbox_open)
         add(out, EPISODE_DO_CLOSE);
     e->sandbox_open = false;
-    if (e->attempt < e->rules->attempts_max) {
+    /* What is missing or broken in the store stays so; memory may be there in a moment. */
+    bool again = err_info(why->code)->retryable || why->code == ERR_LIMIT;
+    if (again && e->attempt < e->rules->attempts_max) {
         e->attempt++;
         enter(e, EPISODE_BACKOFF, now_ns);
         e->retry_state = retry_state;
@@ -126,6 +128,7 @@ static void our_failure(struct episode *e, const char *fault, const struct err *
     if (why->code == ERR_LOST && retry_state == EPISODE_PREPARING_PATCH)
         fault = "worker_lost";
     judged_without_run(e, OUTCOME_INFRA_ERROR, e->failure.msg, fault, now_ns, out);
+    e->verdict.retryable = again;
 }
 
 static void wait_slot(struct episode *e, uint64_t now_ns, struct episode_effects *out)

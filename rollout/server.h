@@ -44,7 +44,7 @@ struct server {
     uv_loop_t loop;
     struct server_config config;
     char store_dir[4096];
-    int  policies_fd;
+    int  state_fd, policies_fd;
     struct catalog *catalog;
     struct store   *store;
     struct trajlog *log;

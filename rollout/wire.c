@@ -437,6 +437,7 @@ int wire_write_trajectory(struct buf *out, const struct trajectory_facts *f, str
     m.accepted_unix_ns = f->accepted_unix_ns;
     m.finished_unix_ns = f->finished_unix_ns;
     m.content_digest = (ProtobufCBinaryData){ sizeof r->content.bytes, (uint8_t *)(uintptr_t)r->content.bytes };
+    m.timeout_s = (double)r->timeout_ns / 1e9;
     return wire_pack(out, &m, err);
 }
 

@@ -121,7 +121,7 @@ static void check_verdict(struct sim *s, struct client *c, const struct engine_r
                 outcome_name(v->outcome), v->has_reward);
     if (v->outcome == OUTCOME_INFRA_ERROR) {
         sim_require(!v->has_reward && v->fault[0] != '\0', "I4", "our failure without a fault, or with a reward");
-        sim_require(rec->seen.our_faults >= 3, "I4", "infra_error after %u failures of ours", rec->seen.our_faults);
+        sim_require(rec->seen.our_faults >= (v->retryable ? 3 : 1), "I4", "infra_error after %u failures of ours", rec->seen.our_faults);
         total.infra++;
     } else {
         sim_require(v->outcome == want, "I4", "a patch that is %s is judged %s (%s)", outcome_name(want),

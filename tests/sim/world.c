@@ -110,6 +110,7 @@ static void w_log(void *world, struct episode *e, const struct trajectory_facts 
     r.outcome = v->outcome;
     r.limits_hit = v->limits_hit;
     r.has_reward = v->has_reward;
+    r.retryable = v->retryable;
     r.cached = v->cached;
     r.reward = v->reward;
     r.our_faults = of(w, e)->our_faults;
@@ -244,6 +245,7 @@ void world_head(const struct sim_record *r, struct trajectory_head *out)
     memcpy(out->episode_id, r->episode_id, 16);
     verdict_without_run(&out->verdict, (enum outcome)r->outcome, "as recorded", r->fault);
     out->verdict.has_reward = r->has_reward;
+    out->verdict.retryable = r->retryable;
     out->verdict.reward = r->reward;
     out->verdict.cached = r->cached;
     out->verdict.limits_hit = r->limits_hit;

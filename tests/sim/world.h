@@ -31,7 +31,7 @@ struct sim_record {
     struct digest content;
     char request_id[32], task_id[32], fault[16], key[DIGEST_HEX_SIZE];
     uint32_t outcome, limits_hit, our_faults;
-    bool has_reward, cached;
+    bool has_reward, retryable, cached;
     double reward;
 };
 
