@@ -77,8 +77,10 @@ static void w_acquire(void *x, struct episode *e)
     struct err err = { 0 };
     int rc = 0;
     w.acquires++;
-    if (kind(e) == NO_SANDBOX || w.fail_acquires > 0) {
-        w.fail_acquires -= w.fail_acquires > 0;
+    if (w.fail_acquires > 0) {
+        w.fail_acquires--;
+        rc = err_set(&err, ERR_LOST, "the jail went away");
+    } else if (kind(e) == NO_SANDBOX) {
         rc = err_set(&err, ERR_NOT_FOUND, "environment image abc is not in the store");
     }
     engine_on_acquired(w.engine, e, rc, &err);
@@ -364,8 +366,8 @@ static void engine__keeps_our_failure_out_of_a_group(void **state)
         assert_int_equal(a.v.has_reward, !ours);
         if (ours) {
             assert_string_equal(a.v.fault, "sandbox");
-            assert_int_equal(a.v.attempts, 3);
-            assert_true(a.v.retryable);
+            assert_int_equal(a.v.attempts, 1);      /* an image that is not there will not be there in 100 ms */
+            assert_false(a.v.retryable);
             assert_non_null(strstr(a.v.reason, "environment image abc"));
         } else {
             sum += a.v.reward;
@@ -404,6 +406,8 @@ static void engine__tries_again_after_our_failure(void **state)
     assert_int_equal(w.acquires, 3);
     a = ask("", "W1");
     assert_int_equal(a.v.outcome, OUTCOME_INFRA_ERROR);
+    assert_int_equal(a.v.attempts, 3);
+    assert_true(a.v.retryable);
     assert_string_equal(a.v.fault, "worker_lost");
     assert_false(a.v.has_reward);
     a = ask("", "R1");                      /* lost while the report is read: run again, never judged without it */
