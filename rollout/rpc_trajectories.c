@@ -181,7 +181,7 @@ void rpc_list_trajectories(void *arg, struct grpc_stream *s, const void *bytes, 
 
 /* --- Subscribe --- */
 
-#define QUEUED_MAX ((size_t)1 << 20)        /* bytes on their way to one client before its stream pauses */
+#define QUEUED_MAX ((size_t)128 << 10)       /* bytes on their way to one client before its stream pauses */
 
 struct subscriber {
     struct grpc_stream *stream;

@@ -480,6 +480,8 @@ int wire_read_append(struct buf *out, const void *bytes, size_t n, const uint8_t
     if (wire_text(&a, "trajectory.task_id", t->task_id, WIRE_ID_MAX, err) == NULL ||
         wire_text(&a, "trajectory.request_id", t->request_id, WIRE_ID_MAX, err) == NULL)
         return err->code;
+    if (t->patch.len > WIRE_PATCH_MAX)
+        return err_set(err, ERR_BAD_INPUT, "trajectory.patch: %zu bytes, at most %zu", t->patch.len, WIRE_PATCH_MAX);
     int rc = t->sample != NULL ? check_sample(t->sample, err) : 0;
     struct verdict v;
     if (rc == 0 && t->verdict != NULL) {

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,15 @@ def assay(binary, state, *args, stdin=None):
         except json.JSONDecodeError:
             sys.exit(f"demo: assay {' '.join(args)} printed no JSON (exit {p.returncode}): {out[:400]}")
     return p.returncode, out
+
+
+def answers(path):
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(path)
+        except OSError:
+            return False
+        return True
 
 
 def wrong_patch(repos, task):
@@ -76,7 +84,12 @@ def main():
     binary = os.path.join(args.bin, "assay")
     repos = os.path.join(args.upstream, "repos")
     began = time.monotonic()
-    shutil.rmtree(args.state, ignore_errors=True)
+    if answers(os.path.join(args.state, "assayd.sock")):
+        sys.exit(f"demo: a server is running on {args.state}: stop it, or choose another folder with --state")
+    if os.path.exists(args.state):      # an earlier demo's state may have become somebody's own: never deleted, moved aside
+        aside = f"{args.state}-{time.strftime('%Y%m%d-%H%M%S')}"
+        os.rename(args.state, aside)
+        print(f"0. The state of an earlier demo is kept as {aside}")
 
     print("1. Importing tasks: real upstream projects, real bug fixes, and small injected bugs", flush=True)
     for name in ("tasks.jsonl", "bugs.jsonl"):
@@ -115,7 +128,7 @@ def main():
     print(f"\nDone in {time.monotonic() - began:.0f} s. "
           f"{3 * len(tasks) - wrong_verdicts} of {3 * len(tasks)} verdicts as they must be; "
           f"the policy {'learnt' if learnt else 'did NOT learn'}.")
-    print(f"  trajectory log  {args.state}/log          read it:  assay log ls --state {args.state}")
+    print(f"  trajectory log  {args.state}/log          read it:  {os.path.relpath(binary)} log ls --state {os.path.relpath(args.state)}")
     print(f"  weights         {s['out']}")
     sys.exit(0 if wrong_verdicts == 0 and learnt else 1)
 

@@ -1,11 +1,13 @@
 """The whole client in twenty lines: unmodified grpcio, one verdict, then the trajectories of the log.
-usage: PYTHONPATH=build/py evaluate.py ADDRESS TASK PATCH_FILE   (ADDRESS: unix:/path or host:port)"""
+usage: PYTHONPATH=build/py build/venv/bin/python tests/cross/evaluate.py ADDRESS TASK PATCH_FILE   (ADDRESS: unix:/path or host:port)"""
 import sys
 import uuid
 
 import grpc
 from assay.v1 import rollout_pb2, rollout_pb2_grpc, trajectory_pb2, trajectory_pb2_grpc, verdict_pb2
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 address, task, patch = sys.argv[1:]
 with grpc.insecure_channel(address) as channel:
     rollout = rollout_pb2_grpc.RolloutStub(channel)
