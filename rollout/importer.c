@@ -8,8 +8,10 @@
 #include <string.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define INPUT_MAX ((size_t)4 << 20)
+#define IMPORT_CPU_S 600
 
 struct import_run {
     struct arena keep;              /* the answer */
@@ -123,6 +125,8 @@ int importer_main(int argc, char **argv)
         return 64;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* A damaged object can make the git library spin for ever: that is the end of this call, not of all imports. */
+    setrlimit(RLIMIT_CPU, &(struct rlimit){ .rlim_cur = IMPORT_CPU_S, .rlim_max = IMPORT_CPU_S });
     struct err err = { 0 };
     own_buf in = { .max = INPUT_MAX };
     own_buf out = { 0 };

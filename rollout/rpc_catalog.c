@@ -77,7 +77,7 @@ static void call_finish(struct import_call *c)
         for (int k = ERR_USAGE; colon != NULL && k >= ERR_INTERNAL; k--)
             if (strlen(err_info(k)->name) == (size_t)(colon - text) && memcmp(err_info(k)->name, text, (size_t)(colon - text)) == 0)
                 code = k;
-        rc = err_set(&err, code, "%s", code == ERR_LOST ? "the importer died; nothing of this call was kept" : colon + 2);
+        rc = err_set(&err, code, "%s", code == ERR_LOST ? "the importer died, or used up its CPU time on a damaged repository; nothing of this call was kept" : colon + 2);
     }
     if (c->stream != NULL) {
         struct grpc_stream *s = c->stream;
