@@ -3,7 +3,8 @@
  *
  * Task files come from outside: every known field has one row that says its type and whether it must
  * be there, and a wrong one is named with the task's id. A field that is not known is kept, not
- * judged: other tools put theirs beside ours.
+ * judged: other tools put theirs beside ours. Only one that looks like a slip in a known name is
+ * refused: kept as it is, it would silently leave that field at its default.
  */
 #include "repos/repos.h"
 #include <jansson.h>
@@ -23,6 +24,9 @@
 #define MEMORY_MB_MIN   16
 #define MEMORY_MB_MAX   1048576
 #define MEMORY_MB       2048
+#define CHOICE_OPTIONS_MIN 2
+#define CHOICE_OPTIONS_MAX 64   /* as the learner's vocabulary has them: learner/choice.h */
+#define SLIP_NAME_MAX   32      /* longer names are no slips of ours */
 
 static void own_json_done(json_t **j) { json_decref(*j); }
 #define own_json __attribute__((cleanup(own_json_done))) json_t
@@ -166,7 +170,7 @@ static int take_number(struct reading *r, double *out, const char *name, double 
         return wrong_type(r, name, "a number", j);
     double v = j != NULL ? json_number_value(j) : fallback;
     if (!(v >= least && v <= most) || (whole && v != floor(v)))
-        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: %g, want %s%g..%g", r->id, name, v,
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field %s: %.15g, want %s%.15g..%.15g", r->id, name, v,
                        whole ? "a whole number in " : "", least, most);
     *out = v;
     return 0;
@@ -208,10 +212,125 @@ static int check_reader(struct reading *r, const char *reader)
     return err_set(r->err, ERR_BAD_INPUT, "task %s: field reader: \"%s\", want auto, pytest, tap or exit", r->id, quoted);
 }
 
+/* The machine's own files, or an image in the store by its digest. */
+static int check_environment(struct reading *r, const char *environment)
+{
+    const char *hex = strncmp(environment, "sha256:", 7) == 0 ? environment + 7 : environment;
+    if (strcmp(environment, "host") == 0 || (strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64))
+        return 0;
+    char quoted[96];
+    err_quote(quoted, sizeof quoted, environment, strlen(environment));
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field environment: \"%s\", want host, or an image's digest (64 lower-case hex "
+                   "digits, \"sha256:\" may stand before them)", r->id, quoted);
+}
+
+/* What a policy may choose from. It is kept among the further fields, but a wrong one would only be found when learning. */
+static int check_choice(struct reading *r)
+{
+    static const char *const texts[] = { "prompt", "prefix", "suffix" };
+    const json_t *choice = json_object_get(r->root, "choice");
+    if (choice == NULL || json_is_null(choice))
+        return 0;
+    if (!json_is_object(choice))
+        return wrong_type(r, "choice", "an object", choice);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const json_t *text = json_object_get(choice, texts[i]);
+        if (!json_is_string(text))
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field choice.%s: want a string, got %s", r->id, texts[i],
+                           text != NULL ? type_name(text) : "nothing");
+    }
+    const json_t *options = json_object_get(choice, "options");
+    if (!json_is_array(options))
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field choice.options: want a list of strings, got %s", r->id,
+                       options != NULL ? type_name(options) : "nothing");
+    size_t n = json_array_size(options);
+    if (n < CHOICE_OPTIONS_MIN || n > CHOICE_OPTIONS_MAX)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field choice.options: %zu entries, want %d..%d", r->id, n,
+                       CHOICE_OPTIONS_MIN, CHOICE_OPTIONS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (!json_is_string(json_array_get(options, i)))
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field choice.options: entry %zu: want a string, got %s", r->id, i + 1,
+                           type_name(json_array_get(options, i)));
+    return 0;
+}
+
+/* Lower case, underscores left out: how people remember a field's name. False when it is longer than any slip. */
+static bool plain_name(char out[SLIP_NAME_MAX], const char *name)
+{
+    size_t n = 0;
+    for (; *name != '\0'; name++) {
+        if (*name == '_')
+            continue;
+        if (n == SLIP_NAME_MAX - 1)
+            return false;
+        out[n++] = *name >= 'A' && *name <= 'Z' ? (char)(*name - 'A' + 'a') : *name;
+    }
+    out[n] = '\0';
+    return true;
+}
+
+/* Levenshtein's distance; one row of the table is enough. */
+static size_t name_distance(const char *a, const char *b)
+{
+    size_t row[SLIP_NAME_MAX], m = strlen(b);
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[m];
+}
+
+/*
+ * A further field that is nearly a known one is a slip. Two letters may differ, but in a short name only one:
+ * "role" is not "repo".
+ */
+static int check_slips(struct reading *r)
+{
+    static const char *const known[] = { "instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch",
+                                         "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment", "split",
+                                         "timeout_s", "memory_mb", "choice",
+                                         "fail_to_pass", "pass_to_pass" };      /* accepted as well */
+    const char *name;
+    json_t *value;
+    json_object_foreach(r->root, name, value) {
+        char plain[SLIP_NAME_MAX], want[SLIP_NAME_MAX];
+        const char *near = NULL;
+        size_t least = plain_name(plain, name) ? SIZE_MAX : 0;
+        for (size_t i = 0; i < sizeof known / sizeof known[0] && least > 0; i++)
+            if (strcmp(name, known[i]) == 0)
+                least = 0;              /* no slip */
+        for (size_t i = 0; i < sizeof known / sizeof known[0] && least > 0; i++) {
+            size_t d = plain_name(want, known[i]) ? name_distance(plain, want) : SIZE_MAX;
+            if (d < least && d <= (strlen(want) <= 6 ? 1 : 2)) {
+                near = known[i];
+                least = d;
+            }
+        }
+        if (near == NULL)
+            continue;                   /* known, or like nothing that we know */
+        char quoted[2 * SLIP_NAME_MAX];
+        err_quote(quoted, sizeof quoted, name, strlen(name));
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: unknown field %s: did you mean %s?", r->id, quoted, near);
+    }
+    return 0;
+}
+
 int task_read_json(struct task *out, struct arena *a, const char *json, size_t n, struct err *err)
 {
     if (n > RECORD_SIZE_MAX)
         return err_set(err, ERR_BAD_INPUT, "task record: %zu bytes, at most %zu", n, RECORD_SIZE_MAX);
+    if (n >= 3 && memcmp(json, "\xef\xbb\xbf", 3) == 0) {      /* the mark some editors begin a file with */
+        json += 3;
+        n -= 3;
+    }
     json_error_t je;
     own_json *root = json_loadb(json, n, JSON_REJECT_DUPLICATES, &je);
     if (root == NULL) {
@@ -230,7 +349,8 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
     struct task t = { 0 };
     double memory_mb = 0;
     int rc;
-    if ((rc = take_text(&r, &t.id, "instance_id", NULL, ID_SIZE_MAX, true)) < 0
+    if ((rc = check_slips(&r)) < 0          /* before a needed field is said to be missing */
+        || (rc = take_text(&r, &t.id, "instance_id", NULL, ID_SIZE_MAX, true)) < 0
         || (rc = check_id(&r, t.id)) < 0
         || (rc = take_text(&r, &t.repo, "repo", NULL, NAME_SIZE_MAX, true)) < 0
         || (rc = take_text(&r, &t.base_commit, "base_commit", NULL, NAME_SIZE_MAX, true)) < 0
@@ -244,9 +364,11 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = take_text(&r, &t.reader, "reader", "auto", NAME_SIZE_MAX, true)) < 0
         || (rc = check_reader(&r, t.reader)) < 0
         || (rc = take_text(&r, &t.environment, "environment", "host", NAME_SIZE_MAX, true)) < 0
+        || (rc = check_environment(&r, t.environment)) < 0
         || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
         || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
-        || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0)
+        || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0
+        || (rc = check_choice(&r)) < 0)
         return rc;
     t.memory_mb = (uint64_t)memory_mb;
 

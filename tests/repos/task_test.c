@@ -1,6 +1,9 @@
 /* task_test.c - records read, written, and refused with the wrong field's name. */
 #include "tests/repos/repos_test.h"
 
+#define CHOICE "\"choice\":{\"prompt\":\"p\",\"prefix\":\"\",\"suffix\":\"\","
+#define HEX64  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 static int read_str(struct task *t, struct arena *a, const char *s, struct err *err) { return task_read_json(t, a, s, strlen(s),
                                                                                           err); }
 
@@ -40,6 +43,34 @@ static void task_read_json__takes_ids_in_every_public_shape(void **state)
     }
 }
 
+static void task_read_json__takes_images_choices_and_others_fields(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "\"environment\":\"" HEX64 "\"", "\"environment\":\"sha256:" HEX64 "\"", "\"environment\":null", "\"choice\":null",
+        CHOICE "\"options\":[\"\",\"b\"],\"more\":1}",
+        "\"hints_text\":\"\",\"version\":\"1\",\"created_at\":\"\",\"difficulty\":\"\",\"environment_setup_commit\":\"\"",
+        "\"role\":\"\",\"ref\":\"\",\"FAIL_TO_FAIL\":[],\"language\":\"\",\"a_field_with_a_name_longer_than_any_of_ours\":1",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        own_arena a = { 0 };
+        struct task t;
+        struct err err = { 0 };
+        if (read_str(&t, &a, arena_printf(&a, RECORD_HEAD "%s," RECORD_TAIL, rows[i]), &err) != 0)
+            fail_msg("row %zu: %s", i, err.msg);
+    }
+}
+
+static void task_read_json__skips_a_byte_order_mark(void **state)
+{
+    (void)state;
+    own_arena a = { 0 };
+    struct task t;
+    struct err err = { 0 };
+    assert_int_equal(read_str(&t, &a, "\xef\xbb\xbf" RECORD_HEAD RECORD_TAIL, &err), 0);
+    assert_int_equal(read_str(&t, &a, "\xef\xbb\xbf", &err), ERR_BAD_INPUT);
+}
+
 static void task_read_json__names_the_wrong_field(void **state)
 {
     (void)state;
@@ -64,6 +95,21 @@ static void task_read_json__names_the_wrong_field(void **state)
         { "{\"instance_id\":\"a/\"," "\"repo\":\"r\"}", "instance_id begins or ends" },
         { "{\"instance_id\":\"a\",\"repo\":\"r\",\"base_commit\":\"HEAD\"}", "base_commit: \"HEAD\"" },
         { "{\"repo\":\"r\"}", "instance_id is missing" },
+        { RECORD_HEAD "\"memory_mb\":2097152," RECORD_TAIL, "memory_mb: 2097152, want a whole number in 16..1048576" },
+        { RECORD_HEAD "\"environment\":\"python:3.11\"," RECORD_TAIL, "environment: \"python:3.11\", want host, or" },
+        { RECORD_HEAD "\"environment\":\"sha256:0123\"," RECORD_TAIL, "environment: \"sha256:0123\"" },
+        { RECORD_HEAD "\"choice\":[]," RECORD_TAIL, "choice: want an object, got a list" },
+        { RECORD_HEAD "\"choice\":{\"prompt\":\"p\",\"prefix\":\"\"}," RECORD_TAIL, "choice.suffix: want a string, got nothing" },
+        { RECORD_HEAD CHOICE "\"options\":\"ab\"}," RECORD_TAIL, "choice.options: want a list of strings, got a string" },
+        { RECORD_HEAD CHOICE "\"options\":[\"a\"]}," RECORD_TAIL, "choice.options: 1 entries, want 2..64" },
+        { RECORD_HEAD CHOICE "\"options\":[\"a\",2]}," RECORD_TAIL, "choice.options: entry 2: want a string, got an integer" },
+        { RECORD_HEAD "\"FAIL_TO_PAS\":[]," RECORD_TAIL, "unknown field FAIL_TO_PAS: did you mean FAIL_TO_PASS?" },
+        { RECORD_HEAD "\"fail_to_pas\":[]," RECORD_TAIL, "unknown field fail_to_pas: did you mean FAIL_TO_PASS?" },
+        { RECORD_HEAD "\"FAIL_TO_PASS\":[\"a\"],\"testcmd\":\"true\"}", "unknown field testcmd: did you mean test_cmd?" },
+        { RECORD_HEAD "\"Pass_To_Pass\":[]," RECORD_TAIL, "unknown field Pass_To_Pass: did you mean PASS_TO_PASS?" },
+        { RECORD_HEAD "\"timeout\":5," RECORD_TAIL, "unknown field timeout: did you mean timeout_s?" },
+        { RECORD_HEAD "\"memory\":5," RECORD_TAIL, "unknown field memory: did you mean memory_mb?" },
+        { "{\"instanceId\":\"a\",\"repo\":\"r\"}", "unknown field instanceId: did you mean instance_id?" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         own_arena a = { 0 };
@@ -106,6 +152,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(task_read_json__fills_defaults_and_keeps_unknown_fields),
         cmocka_unit_test(task_read_json__takes_ids_in_every_public_shape),
+        cmocka_unit_test(task_read_json__takes_images_choices_and_others_fields),
+        cmocka_unit_test(task_read_json__skips_a_byte_order_mark),
         cmocka_unit_test(task_read_json__names_the_wrong_field),
         cmocka_unit_test(task_write_json__is_read_back_equal),
         cmocka_unit_test(task_read_json__keeps_to_the_arena_budget),
