@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -26,6 +27,8 @@ const struct cli_option cmd_learn_options[] = {
     { "group", 0, "N", "episodes of one task in one step" },
     { "seed", 0, "N", "seed of everything random" },
     { "ranks", 0, "N", "learner processes" },
+    { "lr", 0, "X", "learning rate; default 0.001" },
+    { "resume", 0, NULL, "go on from the run's checkpoint" },
     { "no-learning", 0, NULL, "sample and evaluate, never update: the control" },
     { 0 },
 };
@@ -85,6 +88,18 @@ static int wait_for(struct cli *c, pid_t pid, struct err *err)
     return err_set(err, ERR_LOST, "assay-learner was ended by signal %d", WTERMSIG(status));
 }
 
+static int check_rate(const char *text, struct err *err)
+{
+    if (text == NULL)
+        return 0;
+    char *end, quoted[64];
+    double v = strtod(text, &end);
+    if (text[0] != '\0' && *end == '\0' && v > 0 && v <= 1)
+        return 0;
+    err_quote(quoted, sizeof quoted, text, strlen(text));
+    return err_set(err, ERR_USAGE, "--lr `%s`: want a rate above 0, at most 1", quoted);
+}
+
 int cmd_learn(struct cli *c, struct err *err)
 {
     const char *tasks = cli_value(c, "tasks"), *run = cli_value(c, "run"), *out = NULL, *program = NULL;
@@ -99,7 +114,9 @@ int cmd_learn(struct cli *c, struct err *err)
         if (rc < 0)
             return rc;
     }
-    int rc = server_program(&program, &c->arena, "assay-learner", err);
+    int rc = check_rate(cli_value(c, "lr"), err);
+    if (rc == 0)
+        rc = server_program(&program, &c->arena, "assay-learner", err);
     if (rc == 0)
         rc = cli_connect(c, err);
     if (rc == 0)
@@ -117,6 +134,12 @@ int cmd_learn(struct cli *c, struct err *err)
             argv[n++] = arena_printf(&c->arena, "--%s", numbers[i]);
             argv[n++] = cli_value(c, numbers[i]);
         }
+    if (cli_value(c, "lr") != NULL) {
+        argv[n++] = "--lr";
+        argv[n++] = cli_value(c, "lr");
+    }
+    if (cli_flag(c, "resume"))
+        argv[n++] = "--resume";
     if (cli_flag(c, "no-learning"))
         argv[n++] = "--no-learning";
     if (c->json) {

@@ -256,11 +256,11 @@ def test_learn_runs_the_learner_and_keeps_a_server(cli):
     learner.write_text(LEARNER.format(python=sys.executable, state=str(cli.state)))
     learner.chmod(0o755)
     rc, out, err = cli("learn", "--tasks", "bug-", "--run", "r1", "--steps", "3", "--seed", "0", "-o", "json", "--no-learning",
-                       "--", "--lr", "0.1")
+                       "--lr", "0.01", "--resume", "--", "--temperature", "0.5")
     assert rc == 7, err
     assert json.loads(out) == ["rl", "--server", f"unix:{cli.state}/assayd.sock", "--tasks", "bug-", "--run", "r1", "--out",
-                               f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--no-learning", "-o", "json",
-                               "--lr", "0.1"]
+                               f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--lr", "0.01", "--resume", "--no-learning",
+                               "-o", "json", "--temperature", "0.5"]
     (cli.state / "starts").unlink()
     assert cli("learn", "--tasks", "bug-", "--run", "r2", "--", "--kill-server")[0] == 7
     assert len(cli.servers()) == 2
