@@ -63,7 +63,7 @@ bool cli_flag(const struct cli *c, const char *name);
 /* The option's whole number within [min, max], or `otherwise` when it was not given. */
 MUST_CHECK int cli_number(const struct cli *c, const char *name, uint64_t min, uint64_t max, uint64_t otherwise,
                           uint64_t *out, struct err *err);
-/* Seconds > 0 with fraction, at most a week; 0 when not given. */
+/* Seconds with fraction, 0.1 to 86400 as in a task; 0 when not given. */
 MUST_CHECK int cli_seconds(const struct cli *c, const char *name, double *out, struct err *err);
 /* The word of `words` nearest to `s`, or NULL when none is near. */
 const char *cli_nearest(const char *s, const char *const *words, uint32_t count);

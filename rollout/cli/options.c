@@ -2,7 +2,6 @@
 #include "rollout/cli/cli.h"
 #include "base/own.h"
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,8 @@ const struct cli_option cli_common_options[] = {
 const struct cli_option cli_no_options[] = { { 0 } };
 
 #define OPTION_NAMES_MAX 64
+#define SECONDS_MIN 0.1         /* what a task may ask for: repos/task.c */
+#define SECONDS_MAX 86400.0
 
 /* Restricted Damerau-Levenshtein distance; words longer than 31 bytes are never near. */
 static uint32_t distance(const char *a, const char *b)
@@ -255,10 +256,10 @@ int cli_seconds(const struct cli *c, const char *name, double *out, struct err *
         return 0;
     char *end = NULL;
     double v = strtod(text, &end);
-    if (text[0] == '\0' || *end != '\0' || !isfinite(v) || v <= 0 || v > 7 * 86400.0) {
+    if (text[0] == '\0' || *end != '\0' || !(v >= SECONDS_MIN && v <= SECONDS_MAX)) {
         char quoted[64];
         err_quote(quoted, sizeof quoted, text, strlen(text));
-        return err_set(err, ERR_USAGE, "--%s `%s`: want seconds, more than 0 and at most a week", name, quoted);
+        return err_set(err, ERR_USAGE, "--%s `%s`: want seconds from %g to %g", name, quoted, SECONDS_MIN, SECONDS_MAX);
     }
     *out = v;
     return 0;

@@ -44,6 +44,10 @@ def assay(*args, state=None, stdin=b"", cwd=None):
     (["mine", "--repo", "."], "--base is needed"),
     (["learn", "--run", "x"], "--tasks PREFIX and --run NAME"),
     (["learn", "--tasks", "x", "--run", "../x"], "plain name"),
+    (["learn", "--tasks", "x", "--run", "x", "--lr", "0"], "want a rate above 0"),
+    (["eval", "--task", "x", "--patch", "-", "--timeout", "0.09"], "want seconds from 0.1 to 86400"),
+    (["replay", "1", "--timeout", "86401"], "want seconds from 0.1 to 86400"),
+    (["mine", "--repo", ".", "--base", "x", "--head", "y", "--cmd", "z", "--timeout", "1e9"], "want seconds from 0.1 to 86400"),
     (["status", "-x"], "unknown option `-x`"),
     (["help", "lerned"], "did you mean `learn`?"),
 ])
