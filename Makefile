@@ -80,6 +80,7 @@ demo:
 
 clean:
 	rm -rf build
+	@find tests -name __pycache__ -prune -exec rm -rf {} +
 
 help:
 	@echo "make: build into build/bin    make demo: install, build, run the main job    make test    make check    make bench [ONLY=NAME]"
