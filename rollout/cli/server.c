@@ -129,8 +129,7 @@ static int start_failed(int rc, pid_t pid, const char *said, int log_fd, off_t l
                    text[0] != '\0' ? text : "it said nothing");
 }
 
-int server_start(struct server_process *out, const char *state, int state_fd, const char *address, uint32_t slots,
-                 struct err *err)
+int server_start(struct server_process *out, const char *state, int state_fd, uint32_t slots, struct err *err)
 {
     own_arena a = { 0 };
     const char *program = NULL;
@@ -154,16 +153,15 @@ int server_start(struct server_process *out, const char *state, int state_fd, co
     snprintf(ready_text, sizeof ready_text, "%d", ready_write);
     snprintf(lifeline_text, sizeof lifeline_text, "%d", lifeline_read);
     snprintf(slots_text, sizeof slots_text, "%u", slots);
-    const char *argv[] = { program, "--state", state, "--listen", address, "--ready-fd", ready_text,
-                           "--lifeline-fd", lifeline_text, slots > 0 ? "--slots" : NULL, slots_text, NULL };
-    const int keep[] = { ready_write, lifeline_read, state_fd };
-    int keep_count = strstr(address, "/proc/self/fd/") != NULL ? 3 : 2;
+    const char *argv[] = { program, "--state", state, "--ready-fd", ready_text, "--lifeline-fd",
+                           lifeline_text, slots > 0 ? "--slots" : NULL, slots_text, NULL };
+    const int keep[] = { ready_write, lifeline_read };
 
     pid_t pid = fork();
     if (pid < 0)
         return err_sys(err, ERR_SYS, "fork");
     if (pid == 0)
-        become_server(argv, log_fd, keep, keep_count);
+        become_server(argv, log_fd, keep, 2);
     close(give_fd(&ready_write));
     close(give_fd(&lifeline_read));
     own_fd pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);   /* kernel 5.3; without it nobody waits at the end */

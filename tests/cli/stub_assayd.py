@@ -19,8 +19,7 @@ from assay.v1 import catalog_pb2, catalog_pb2_grpc, rollout_pb2, rollout_pb2_grp
 from assay.v1 import trajectory_pb2, trajectory_pb2_grpc, verdict_pb2  # noqa: E402
 
 ap = argparse.ArgumentParser()
-for name in ("--state", "--listen"):
-    ap.add_argument(name, required=True)
+ap.add_argument("--state", required=True)
 for name in ("--ready-fd", "--lifeline-fd", "--slots"):
     ap.add_argument(name, type=int, default=-1)
 args = ap.parse_args()
@@ -162,10 +161,12 @@ server = grpc.server(pool, interceptors=[Count()], options=[("grpc.max_receive_m
 rollout_pb2_grpc.add_RolloutServicer_to_server(Rollout(), server)
 catalog_pb2_grpc.add_CatalogServicer_to_server(Catalog(), server)
 trajectory_pb2_grpc.add_TrajectoriesServicer_to_server(Trajectories(), server)
-path = args.listen.removeprefix("unix:")
+path = os.path.join(args.state, "assayd.sock")
 if os.path.exists(path):
     os.unlink(path)                                     # stale, or its server is just going
-server.add_insecure_port(args.listen)
+if len(path) > 107:                                     # more than a socket address holds
+    path = f"/proc/self/fd/{os.open(args.state, os.O_RDONLY)}/assayd.sock"
+server.add_insecure_port("unix:" + path)
 server.start()
 ready.write("ready\n")
 ready.close()
