@@ -9,30 +9,30 @@
 const struct cli_command cli_commands[] = {
     { "tasks", "import", "bring tasks in from a JSONL file", "FILE.jsonl|-", 1, 1, cmd_tasks_import_options,
       "Each line is one task record. Good records are kept when others are bad; each bad one is named\n"
-      "as FILE:LINE: id: what is wrong, and the exit status is 65.\n", cmd_tasks_import },
-    { "tasks", "ls", "list tasks", "", 0, 0, cmd_tasks_ls_options, "", cmd_tasks_ls },
-    { "tasks", "show", "show one task", "ID", 1, 1, cmd_tasks_show_options, "", cmd_tasks_show },
+      "as FILE:LINE: id: what is wrong, and the exit status is 65.\n", cmd_tasks_import, true },
+    { "tasks", "ls", "list tasks", "", 0, 0, cmd_tasks_ls_options, "", cmd_tasks_ls, false },
+    { "tasks", "show", "show one task", "ID", 1, 1, cmd_tasks_show_options, "", cmd_tasks_show, false },
     { "eval", NULL, "evaluate a patch against a task's tests", "", 0, 0, cmd_eval_options,
       "Exit status: 0 a verdict was reached, whatever the reward; 64 usage; 65 bad input (unknown task,\n"
-      "unreadable or too large patch); 69 no server; 70 our own failure (no reward).\n", cmd_eval },
+      "unreadable or too large patch); 69 no server; 70 our own failure (no reward).\n", cmd_eval, false },
     { "mine", NULL, "make a task from two revisions of a repository", "", 0, 0, cmd_mine_options,
       "The change from base to head is split into source and tests. The tests run before the source\n"
       "change and twice after it: what passes only after becomes FAIL_TO_PASS, what passes in both\n"
-      "becomes PASS_TO_PASS, what differs between the two runs after is left out.\n", cmd_mine },
-    { "log", "ls", "list episodes of the trajectory log", "", 0, 0, cmd_log_ls_options, "", cmd_log_ls },
+      "becomes PASS_TO_PASS, what differs between the two runs after is left out.\n", cmd_mine, true },
+    { "log", "ls", "list episodes of the trajectory log", "", 0, 0, cmd_log_ls_options, "", cmd_log_ls, false },
     { "log", "cat", "print trajectories as JSON lines, tokens included", "[EPISODE|CURSOR]", 0, 1, cmd_log_cat_options,
-      "Without an argument: every trajectory from --cursor on.\n", cmd_log_cat },
+      "Without an argument: every trajectory from --cursor on.\n", cmd_log_cat, false },
     { "replay", NULL, "run an episode's patch again and compare", "EPISODE|CURSOR", 1, 1, cmd_replay_options,
-      "Exit status: 0 same outcome, reward and tests; 1 they differ.\n", cmd_replay },
+      "Exit status: 0 same outcome, reward and tests; 1 they differ.\n", cmd_replay, false },
     { "learn", NULL, "train a policy online on tasks", "[-- LEARNER OPTIONS]", 0, 64, cmd_learn_options,
       "Starts assay-learner against the server, waits for it and passes its exit status on. Words behind\n"
-      "`--` go to assay-learner as they are (`assay-learner rl --help` lists them).\n", cmd_learn },
+      "`--` go to assay-learner as they are (`assay-learner rl --help` lists them).\n", cmd_learn, false },
     { "status", NULL, "what the server of the state directory is doing", "", 0, 0, cli_no_options,
-      "Looks only: no server is started.\n", cmd_status },
+      "Looks only: no server is started. Exit status 65 when there is no state.\n", cmd_status, false },
     { "doctor", NULL, "what this machine offers, what is enforced, what to do", "", 0, 0, cli_no_options,
-      "Exit status: 0 evaluations can run here; 69 something they need is missing.\n", cmd_doctor },
-    { "version", NULL, "print the version", "", 0, 0, cli_no_options, "", cmd_version },
-    { "help", NULL, "show help, or the help of one command", "[COMMAND]", 0, 2, cli_no_options, "", cmd_help },
+      "Exit status: 0 evaluations can run here; 69 something they need is missing.\n", cmd_doctor, false },
+    { "version", NULL, "print the version", "", 0, 0, cli_no_options, "", cmd_version, false },
+    { "help", NULL, "show help, or the help of one command", "[COMMAND]", 0, 2, cli_no_options, "", cmd_help, false },
 };
 const uint32_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 

@@ -35,6 +35,7 @@ struct cli_command {
     const struct cli_option *options;
     const char *more;           /* further help text, or "" */
     int (*run)(struct cli *c, struct err *err);
+    bool        creates;        /* makes the state directory when it isn't there; the others only read what one holds */
 };
 
 struct cli_value { const struct cli_option *option; const char *text; };
@@ -93,8 +94,10 @@ struct cli_stream {
 };
 MUST_CHECK int cli_stream(struct cli *c, const struct cli_stream *s, struct err *err);
 MUST_CHECK int cli_connect(struct cli *c, struct err *err);
-/* Only look: 1 when a server answers (connection kept), 0 when none does. Never starts one. */
+/* Only look: 1 when a server answers (connection kept), 0 when none does. Never starts one. ERR_NOT_FOUND: no state. */
 MUST_CHECK int cli_connect_running(struct cli *c, struct err *err);
+/* Append to an ERR_NOT_FOUND which state or server was asked; returns err->code. */
+int cli_say_where(const struct cli *c, struct err *err);
 const char *cli_address(const struct cli *c);       /* of the open connection: for a child of ours */
 void cli_disconnect(struct cli *c);
 
@@ -106,11 +109,11 @@ struct server_process {
 #define SERVER_PROCESS_NONE ((struct server_process){ .pid_fd = -1, .lifeline_fd = -1 })
 /*
  * Start assayd for the state directory and wait until it says that it is ready.
- * state_fd is an open directory of it, inherited as it is when the socket's path names it.
+ * state_fd is an open directory of it. The server listens on the state's own socket by itself.
  * ERR_BUSY: it ended with "come back later" (another server is just going); try again.
  */
-MUST_CHECK int server_start(struct server_process *out, const char *state, int state_fd, const char *address,
-                            uint32_t slots, struct err *err);
+MUST_CHECK int server_start(struct server_process *out, const char *state, int state_fd, uint32_t slots,
+                            struct err *err);
 void server_stop(struct server_process *p, uint64_t wait_ns);   /* let go, wait that long for its end */
 /* Absolute path of a program of ours: beside this one. */
 MUST_CHECK int server_program(const char **out, struct arena *a, const char *name, struct err *err);

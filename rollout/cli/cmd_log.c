@@ -162,8 +162,10 @@ int fetch_trajectory(struct cli *c, const char *name, struct trajectory_view *ou
     struct pick k = { .cursor = cursor, .a = &c->arena, .out = out };
     struct cli_stream s = { METHOD_SUBSCRIBE, pick_again, pick_next, &k };
     int rc = cli_stream(c, &s, err);
-    if (rc == 0 && !k.found)
-        rc = err_set(err, ERR_NOT_FOUND, "no trajectory at cursor %s", quoted);
+    if (rc == 0 && !k.found) {
+        err_set(err, ERR_NOT_FOUND, "no trajectory at cursor %s", quoted);
+        rc = cli_say_where(c, err);
+    }
     return rc;
 }
 

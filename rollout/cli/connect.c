@@ -7,8 +7,11 @@
  * starter ended just as we came, or it crashed: the call is then repeated on the next server, and
  * since every request that changes something carries a request id, it is carried out once.
  *
+ * assayd listens there by itself, so one that was started by hand is found in the same way. Only a
+ * command that brings something in makes a state: for the others a missing one is a mistyped name.
+ *
  * A socket's path holds at most 107 bytes (sun_path). A longer one is named through the open
- * directory as /proc/self/fd/N/assayd.sock; the server and our children inherit that descriptor.
+ * directory as /proc/self/fd/N/assayd.sock; the server does the same, our children inherit the descriptor.
  */
 #include "rollout/cli/cli.h"
 #include "base/clock.h"
@@ -69,6 +72,44 @@ static int make_state(struct cli *c, struct err *err)
     return 0;
 }
 
+/* The log is a server's first work in a state: a directory without one is something else, or not begun. */
+static int open_state(struct cli *c, int *out, struct err *err)
+{
+    int fd = open(c->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT)
+        return err_sys(err, errno == ENOTDIR ? ERR_BAD_INPUT : ERR_UNAVAILABLE, "state directory %s", c->state);
+    if (fd < 0 || (!c->command->creates && faccessat(fd, "log", F_OK, 0) < 0)) {
+        if (fd >= 0)
+            close(fd);
+        return err_set(err, ERR_NOT_FOUND, "no state at %s: `assay tasks import` makes one%s", c->state,
+                       c->state_chosen ? "" : " (--state DIR or ASSAY_STATE name another)");
+    }
+    *out = fd;
+    return 0;
+}
+
+/* Does some server hold the state's log? The lock is shared for a moment and given back: nobody waits for it here. */
+static bool state_held(int state_fd)
+{
+    own_fd lock = openat(state_fd, "log/lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+static int refuse_held(const struct cli *c, struct err *err)
+{
+    return err_set(err, ERR_UNAVAILABLE, "a server holds the state %s but does not answer on its assayd.sock: it may still be "
+                   "starting; if it listens elsewhere, name that with --server ADDR", c->state);
+}
+
+int cli_say_where(const struct cli *c, struct err *err)
+{
+    size_t n = strlen(err->msg);
+    if (err->code == ERR_NOT_FOUND)
+        snprintf(err->msg + n, sizeof err->msg - n, " (%s %s)", c->server != NULL ? "server" : "state",
+                 c->server != NULL ? c->server : c->state);
+    return err->code;
+}
+
 static int prepare(struct cli *c, bool may_create, struct err *err)
 {
     if (c->conn != NULL)
@@ -83,9 +124,9 @@ static int prepare(struct cli *c, bool may_create, struct err *err)
         int rc = may_create ? make_state(c, err) : 0;
         if (rc < 0)
             return rc;
-        s->state_fd = open(c->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (s->state_fd < 0)
-            return err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_UNAVAILABLE, "state directory %s", c->state);
+        rc = open_state(c, &s->state_fd, err);
+        if (rc < 0)
+            return rc;
         s->address = arena_printf(&c->arena, "unix:%s/assayd.sock", c->state);
         if (s->address != NULL && strlen(s->address + 5) >= sizeof ((struct sockaddr_un *)0)->sun_path)
             s->address = arena_printf(&c->arena, "unix:/proc/self/fd/%d/assayd.sock", s->state_fd);
@@ -114,7 +155,9 @@ static int start_locked(struct cli *c, struct err *err)
     if (try_open(s, err) == 0)
         return 0;
     server_stop(&s->process, STOP_WAIT_NS);     /* one that we started before and that is lost to us */
-    int rc = server_start(&s->process, c->state, s->state_fd, s->address, c->slots, err);
+    if (state_held(s->state_fd))
+        return err_set(err, ERR_BUSY, "the state is held");
+    int rc = server_start(&s->process, c->state, s->state_fd, c->slots, err);
     if (rc < 0)
         return rc;
     return try_open(s, err);
@@ -122,7 +165,7 @@ static int start_locked(struct cli *c, struct err *err)
 
 int cli_connect(struct cli *c, struct err *err)
 {
-    int rc = prepare(c, true, err);
+    int rc = prepare(c, c->command->creates, err);
     if (rc < 0)
         return rc;
     struct server *s = c->conn;
@@ -147,7 +190,9 @@ int cli_connect(struct cli *c, struct err *err)
             /* BUSY: perhaps the server before ours still holds the state. Another failure does not mend by itself. */
             if (held_until == 0)
                 held_until = clock_mono_ns() + HELD_WAIT_NS;
-            if (rc == ERR_BUSY ? clock_mono_ns() > held_until : ++failed_starts >= 2)
+            if (rc == ERR_BUSY && clock_mono_ns() > held_until)
+                return refuse_held(c, err);
+            if (rc != ERR_BUSY && ++failed_starts >= 2)
                 return err->code = ERR_UNAVAILABLE;
         } else if (errno != EWOULDBLOCK && errno != EINTR) {
             return err_sys(err, ERR_UNAVAILABLE, "%s/start.lock", c->state);
@@ -164,13 +209,15 @@ int cli_connect_running(struct cli *c, struct err *err)
 {
     int rc = prepare(c, false, err);
     if (rc < 0)
-        return rc == ERR_NOT_FOUND ? 0 : rc;
+        return rc;
     if (c->conn->client != NULL)
         return 1;
     rc = try_open(c->conn, err);
     if (rc == 0)
         return 1;
-    return rc == ERR_UNAVAILABLE && c->server == NULL ? 0 : rc;
+    if (rc != ERR_UNAVAILABLE || c->server != NULL)
+        return rc;
+    return state_held(c->conn->state_fd) ? refuse_held(c, err) : 0;
 }
 
 static void drop(struct server *s)
@@ -214,7 +261,7 @@ int cli_call(struct cli *c, const char *method, const struct buf *request, struc
             return 0;
         rc = worth_again(c, rc, &tries, &busy_until, err);
         if (rc < 0)
-            return rc;
+            return cli_say_where(c, err);
     }
 }
 

@@ -188,6 +188,30 @@ def test_import_again_and_bad_records(project, tmp_path):
     assert [t["instance_id"] for t in listed] == ["scale-1"]
 
 
+@pytest.mark.parametrize("depth", [1, 40])
+def test_a_server_started_by_hand_is_used(project, tmp_path, depth):
+    """Whatever its state's path is like: one longer than a socket address holds needs no care either."""
+    state = tmp_path.joinpath(*["d" * 8] * depth)
+    state.parent.mkdir(parents=True, exist_ok=True)
+    read, write = os.pipe()
+    server = subprocess.Popen([os.path.join(BIN, "assayd"), "--state", str(state), "--ready-fd", str(write)], pass_fds=[write],
+                              stderr=subprocess.DEVNULL)
+    os.close(write)
+    try:
+        with os.fdopen(read) as ready:
+            assert ready.readline() == "ready\n"
+        record = json.dumps(project.record()).encode()
+        assert assay("tasks", "import", "-", "--repos", project.repos, state=state, stdin=record)[0] == 0
+        rc, out, err = assay("eval", "--task", "scale-1", "--fix", "-o", "json", state=state)
+        assert rc == 0 and json.loads(out)["reward"] == 1.0, err
+        assert json.loads(assay("status", "-o", "json", state=state)[1])["running"] is True
+        assert not (state / "assayd.log").exists() and server.poll() is None      # no other was started
+    finally:
+        server.terminate()
+        assert server.wait(timeout=60) == 0
+    assert json.loads(assay("status", "-o", "json", state=state)[1])["running"] is False
+
+
 def test_show_tells_the_fix_only_when_asked(project):
     rc, out, _ = project.assay("tasks", "show", "scale-1", "-o", "json")
     t = json.loads(out)

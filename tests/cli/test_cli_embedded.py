@@ -2,6 +2,7 @@
 
 The stub speaks the real protocol through grpcio, so this is also a check of our client against it.
 """
+import fcntl
 import json
 import os
 import shutil
@@ -60,6 +61,7 @@ def cli(programs, tmp_path):
             return [json.loads(line) for line in (self.state / "stub.log").read_text().splitlines()]
 
     c = Cli()
+    (c.state / "log").mkdir(parents=True)       # what makes a directory a state
     yield c
     for line in c.servers():                    # none may be left, whatever the test did
         pid = int(line.split()[0])
@@ -84,7 +86,20 @@ def test_one_command_starts_and_ends_a_server(cli):
     assert (v["task_id"], v["outcome"], v["reward"], v["tests"]) == ("t1", "resolved", 1.0, {"t::a": "PASSED"})
     assert v["output"].startswith("\ufffd\x1b[31m")
     assert cli.servers()[0].endswith("slots=3")
-    assert stat.S_IMODE(os.stat(cli.state).st_mode) == 0o711
+
+
+def test_only_commands_that_bring_something_in_make_a_state(cli, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for dir_ in ("none", "empty"):
+        cli.state = tmp_path / dir_
+        for args in (["eval", "--task", "t1", "--patch", "-"], ["tasks", "ls"], ["tasks", "show", "t1"], ["log", "ls"], ["log", "cat"],
+                     ["replay", "1"], ["status"]):
+            rc, out, err = cli(*args)
+            assert (rc, out) == (65, "") and f"no state at {cli.state}: `assay tasks import` makes one\n" in err, err
+        assert not cli.state.exists() or os.listdir(cli.state) == []
+    cli.state = tmp_path / "new" / "state"
+    assert cli("tasks", "import", "-", "--repos", "/", stdin=b'{"instance_id": "t1"}')[0] == 0
+    assert stat.S_IMODE(os.stat(cli.state).st_mode) == 0o711 and len(cli.servers()) == 1
 
 
 def test_infra_error_has_no_reward_and_exits_70(cli):
@@ -95,7 +110,9 @@ def test_infra_error_has_no_reward_and_exits_70(cli):
 
 def test_unknown_task_is_the_servers_word_and_65(cli):
     rc, out, err = cli("eval", "--task", "nope", "--patch", "-", "-o", "json")
-    assert rc == 65 and out == "" and "near: t1" in err
+    assert rc == 65 and out == "" and f"near: t1 (state {cli.state})" in err
+    rc, out, err = cli("log", "cat", "9")
+    assert rc == 65 and out == "" and f"no trajectory at cursor 9 (state {cli.state})" in err
 
 
 def test_text_is_safe_for_a_terminal(cli):
@@ -117,7 +134,6 @@ def test_many_at_once_share_one_server(cli, tmp_path):
 
 @pytest.mark.parametrize("rude", [False, True])
 def test_the_second_still_finishes_when_the_first_ends(cli, rude):
-    cli.state.mkdir()
     if rude:                                    # the server ends at once with its starter
         (cli.state / "rude").touch()
     first = cli.start("log", "cat", "-f")
@@ -142,13 +158,11 @@ def test_a_server_killed_before_its_answer_is_replaced_and_the_run_is_done_once(
 
 
 def test_a_stale_socket_is_no_server(cli):
-    cli.state.mkdir()
     (cli.state / "assayd.sock").touch()
     assert cli("tasks", "ls")[0] == 0
 
 
 def test_a_server_that_does_not_start_says_why(cli):
-    cli.state.mkdir()
     (cli.state / "refuse").touch()
     began = time.monotonic()
     rc, _, err = cli("tasks", "ls")
@@ -158,15 +172,26 @@ def test_a_server_that_does_not_start_says_why(cli):
 
 def test_a_path_too_long_for_a_socket(cli, tmp_path):
     cli.state = tmp_path / ("long" * 40) / "state"
+    (cli.state / "log").mkdir(parents=True)
     rc, _, err = cli("eval", "--task", "t1", "--patch", "/dev/null")
     assert rc == 0, err
     running = [cli.start("eval", "--task", "t1", "--patch", "/dev/null") for _ in range(2)]
     assert [cli.finish(p)[0] for p in running] == [0, 0]
 
 
+def test_a_held_state_that_does_not_answer_is_named(cli):
+    with open(cli.state / "log" / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for args in (["status"], ["tasks", "ls"]):
+            rc, out, err = cli(*args)
+            assert rc == 69 and out == "" and f"a server holds the state {cli.state} " in err and "--server ADDR" in err
+    assert cli.servers() == []
+    assert cli("tasks", "ls")[0] == 0
+
+
 def test_status_looks_and_starts_nothing(cli):
     rc, out, _ = cli("status", "-o", "json")
-    assert rc == 0 and json.loads(out)["running"] is False and cli.servers() == [] and not cli.state.exists()
+    assert rc == 0 and json.loads(out)["running"] is False and cli.servers() == []
     first = cli.start("log", "cat", "-f")
     wait_for(lambda: json.loads(cli("status", "-o", "json")[1])["running"], "never seen running")
     s = json.loads(cli("status", "-o", "json")[1])
@@ -261,6 +286,8 @@ def test_learn_runs_the_learner_and_keeps_a_server(cli):
     assert json.loads(out) == ["rl", "--server", f"unix:{cli.state}/assayd.sock", "--tasks", "bug-", "--run", "r1", "--out",
                                f"{cli.state}/runs/r1", "--steps", "3", "--seed", "0", "--lr", "0.01", "--resume", "--no-learning",
                                "-o", "json", "--temperature", "0.5"]
+    rc, out, err = cli("learn", "--tasks", "bug-", "--run", "r1", "--state", "nowhere")
+    assert rc == 65 and "nowhere: `assay tasks import` makes one" in err and not (cli.state.parent / "nowhere").exists()
     (cli.state / "starts").unlink()
     assert cli("learn", "--tasks", "bug-", "--run", "r2", "--", "--kill-server")[0] == 7
     assert len(cli.servers()) == 2
