@@ -124,17 +124,6 @@ static bool output_tells(const struct verdict_view *v)
     return true;
 }
 
-static void print_output_end(const struct verdict_view *v)
-{
-    size_t n = v->output_len, from = n, lines = 0;
-    if (from > 0 && v->output[from - 1] == '\n')
-        from--;
-    while (from > 0 && n - from < 4096 && (v->output[from - 1] != '\n' || ++lines < 15))
-        from--;
-    puts("  the output ended so:");
-    print_block(stdout, "    | ", v->output + from, n - from);
-}
-
 int cmd_eval(struct cli *c, struct err *err)
 {
     struct evaluate_ask q = { 0 };
@@ -169,7 +158,7 @@ int cmd_eval(struct cli *c, struct err *err)
         fputs(": ", stdout);
         print_verdict(stdout, &v.verdict, TESTS_SHOWN);
         if (output_tells(&v.verdict))
-            print_output_end(&v.verdict);
+            print_output_end(stdout, &v.verdict);
         printf("  episode  %s at cursor %llu\n", v.episode_id, (unsigned long long)v.cursor);
     }
     return rc < 0 ? rc : verdict_exit_status(&v.verdict);

@@ -20,6 +20,7 @@
 #define PROBLEM_MAX    ((size_t)1 << 20)
 #define TEST_ID_MAX    4096             /* what a record may hold: repos/task.c */
 #define NAMED_MAX      20
+#define DRAFT_SPLIT    "draft"          /* until its ids are known: `assay tasks ls` leaves it out */
 
 const struct cli_option cmd_mine_options[] = {
     { "repo", 0, "DIR", "the git repository (required)" },
@@ -147,6 +148,20 @@ static int make_draft(struct mining *m, struct err *err)
 
 /* --- the runs --- */
 
+/* Tests that do not pass with the fix in place: what they said is all there is to go by. */
+static void say_end(const struct verdict_view *v)
+{
+    fputs("  run      ", stderr);
+    print_str(stderr, v->run_end[0] != '\0' ? v->run_end : "not begun");
+    fprintf(stderr, ", %s: ", v->outcome);
+    print_str(stderr, v->reason);
+    fputc('\n', stderr);
+    if (v->output_len > 0)
+        print_output_end(stderr, v);
+    else
+        fputs("  it printed nothing\n", stderr);
+}
+
 static int run_once(struct mining *m, const char *what, const char *patch, bool before, struct verdict_view *out,
                     struct err *err)
 {
@@ -161,8 +176,10 @@ static int run_once(struct mining *m, const char *what, const char *patch, bool 
     cli_say(m->c, "%s: %s, %u tests seen, %.1f s", what, out->outcome, out->test_count, (double)out->timings.run_ns / 1e9);
     if (strcmp(out->outcome, "infra_error") == 0 || strcmp(out->outcome, "cancelled") == 0)
         return err_set(err, ERR_INTERNAL, "%s: no verdict: %s", what, out->reason);
-    if (!before && strcmp(out->outcome, "resolved") != 0 && strcmp(out->outcome, "unresolved") != 0)
+    if (!before && strcmp(out->outcome, "resolved") != 0 && strcmp(out->outcome, "unresolved") != 0) {
+        say_end(out);
         return err_set(err, ERR_BAD_INPUT, "%s: %s: %s", what, out->outcome, out->reason);
+    }
     return 0;
 }
 
@@ -243,6 +260,10 @@ static int mine_ids(struct mining *m, struct err *err)
     if (rc < 0)
         return rc;
     name_unsteady(m);
+    if (m->task.fail_to_pass.count + m->task.pass_to_pass.count == 0) {
+        say_end(&m->after[1]);
+        return err_set(err, ERR_BAD_INPUT, "no test passes after the change: no record made; does --cmd run them?");
+    }
     if (m->task.fail_to_pass.count == 0)
         return err_set(err, ERR_BAD_INPUT, "no test fails before the change and passes after it (%u pass in both): "
                        "no record made", m->task.pass_to_pass.count);
@@ -302,7 +323,7 @@ int cmd_mine(struct cli *c, struct err *err)
         return probe.code;
     }
     const char *split = m.task.split;
-    m.task.split = "draft";
+    m.task.split = DRAFT_SPLIT;
     rc = import_task(c, &m.task, m.repos_dir, err);
     if (rc < 0)
         return err_in(err, "draft of %s", m.task.id);
@@ -312,7 +333,7 @@ int cmd_mine(struct cli *c, struct err *err)
         rc = import_task(c, &m.task, m.repos_dir, err);
     if (rc < 0) {
         if (!had)
-            cli_say(c, "the draft stays in the catalog as %s (split: draft)", m.task.id);
+            cli_say(c, "the draft stays in the catalog as %s (`assay tasks ls --drafts` has it)", m.task.id);
         else if (import_task(c, &earlier, m.repos_dir, &probe) < 0)
             cli_say(c, "the earlier record of %s could not be put back: %s", m.task.id, probe.msg);
         return rc;

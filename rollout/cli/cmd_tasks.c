@@ -16,6 +16,7 @@ const struct cli_option cmd_tasks_import_options[] = {
 const struct cli_option cmd_tasks_ls_options[] = {
     { "prefix", 0, "P", "only ids that begin so" },
     { "repo", 0, "R", "only tasks of this repository" },
+    { "drafts", 0, NULL, "also drafts: what `assay mine` found no tests for" },
     { 0 },
 };
 const struct cli_option cmd_tasks_show_options[] = {
@@ -146,14 +147,20 @@ int cmd_tasks_import(struct cli *c, struct err *err)
 
 /* --- ls, show --- */
 
+/* As cmd_mine.c puts it in before the ids are known. */
+static bool is_draft(const struct task *t)
+{
+    return strcmp(t->split, "draft") == 0;
+}
+
 static void print_row(const struct task *t)
 {
     print_str(stdout, t->id);
     int pad = 36 - (int)strlen(t->id);
     printf("%*s  ", pad > 0 ? pad : 0, "");
     print_str(stdout, t->repo);
-    printf("  %.12s  %u+%u tests  %s  %gs\n", t->base_commit, t->fail_to_pass.count, t->pass_to_pass.count, t->reader,
-           t->timeout_s);
+    printf("  %.12s  %u+%u tests  %s  %gs%s\n", t->base_commit, t->fail_to_pass.count, t->pass_to_pass.count, t->reader,
+           t->timeout_s, is_draft(t) ? "  draft" : "");
 }
 
 /* A row of the listing: what the server sends without the long texts. */
@@ -170,7 +177,8 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
 {
     const char *prefix = cli_value(c, "prefix"), *repo = cli_value(c, "repo");
     const char *after = "";
-    uint64_t count = 0;
+    uint64_t count = 0, drafts = 0;
+    bool with_drafts = cli_flag(c, "drafts");
     json_t *rows = c->json ? json_array() : NULL;
     int rc = 0;
     do {
@@ -183,6 +191,10 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
         if (rc == 0)
             rc = view_tasks(&page, &c->arena, &answer, err);
         for (size_t i = 0; rc == 0 && i < page.count; i++) {
+            if (is_draft(&page.tasks[i]) && !with_drafts) {
+                drafts++;
+                continue;
+            }
             count++;
             if (!c->json)
                 print_row(&page.tasks[i]);
@@ -197,7 +209,9 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
     }
     if (c->json)
         return print_json(stdout, json_pack("{s:o}", "tasks", rows), true, err);
-    if (count == 0)
+    if (drafts > 0)
+        cli_say(c, "%llu draft%s left out; --drafts has them", (unsigned long long)drafts, drafts == 1 ? "" : "s");
+    if (count == 0 && drafts == 0)
         cli_say(c, "no tasks%s; bring some in with `assay tasks import FILE.jsonl --repos DIR`",
                 prefix != NULL || repo != NULL ? " match" : "");
     return 0;

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#define OUTPUT_END_BYTES 4096
+#define OUTPUT_END_LINES 15
+
 /* Length of the UTF-8 character at p, its code point in *cp; 0 when it is none (RFC 3629: no surrogates, no overlong). */
 static size_t utf8_at(uint32_t *cp, const uint8_t *p, size_t n)
 {
@@ -393,4 +396,15 @@ void print_verdict(FILE *f, const struct verdict_view *v, uint32_t tests_max)
         fprintf(f, " after %u attempt%s%s\n", v->attempts, v->attempts == 1 ? "" : "s",
                 v->retryable ? "; trying again may help" : "");
     }
+}
+
+void print_output_end(FILE *f, const struct verdict_view *v)
+{
+    size_t n = v->output_len, from = n, lines = 0;
+    if (from > 0 && v->output[from - 1] == '\n')
+        from--;
+    while (from > 0 && n - from < OUTPUT_END_BYTES && (v->output[from - 1] != '\n' || ++lines < OUTPUT_END_LINES))
+        from--;
+    fputs("  the output ended so:\n", f);
+    print_block(f, "    | ", v->output + from, n - from);
 }

@@ -34,4 +34,5 @@ MUST_CHECK int print_json(FILE *f, json_t *value, bool indented, struct err *err
 
 /* For people: outcome, reward, why, and what failed. */
 void print_verdict(FILE *f, const struct verdict_view *v, uint32_t tests_max);
+void print_output_end(FILE *f, const struct verdict_view *v);      /* the last lines that the run printed */
 const char *reward_text(char out[32], const struct verdict_view *v);

@@ -303,6 +303,22 @@ def test_mine_makes_no_record_of_a_change_no_test_sees(project, tmp_path):
     assert rc == 65 and "nowhere" in err
 
 
+def test_mine_shows_how_a_run_ended_in_which_nothing_passes(project, tmp_path):
+    for cmd, reader, says in (("printf 'no such \\033[31mrunner\\n'; exit 3", "pytest", "exit 3"),
+                              ("python3 -m pytest nowhere.py", "auto", "exit 4"), ("echo not today; false", "exit", "exit 1")):
+        rc, out, err = project.mine(project.base, project.head, "--id", "mined-none", "--cmd", cmd, "--reader", reader)
+        assert rc == 65 and out == "" and says in err and "\x1b" not in err, err
+        assert "the output ended so:" in err and ("no such \\x1b[31mrunner" in err or "nowhere.py" in err or "| not today" in err)
+        if reader == "pytest":                  # afterwards the first draft is put back, and nothing is said
+            assert "the draft stays in the catalog as mined-none" in err
+    rc, out, err = project.assay("tasks", "ls")
+    assert rc == 0 and "mined-none" not in out and "scale-1" in out and "1 draft left out; --drafts has them" in err
+    row = [line for line in project.assay("tasks", "ls", "--drafts")[1].splitlines() if line.startswith("mined-none")]
+    assert row and row[0].endswith("  draft")
+    listed = json.loads(project.assay("tasks", "ls", "--drafts", "--prefix", "mined-none", "-o", "json")[1])["tasks"]
+    assert [(t["instance_id"], t["split"]) for t in listed] == [("mined-none", "draft")]
+
+
 def test_the_log_holds_every_episode_and_replay_agrees(project):
     episode = project.eval(project.fix)["episode_id"]
     listed = json.loads(project.assay("log", "ls", "--task", "scale-1", "--limit", "1000", "-o", "json")[1])["episodes"]
