@@ -59,19 +59,43 @@ static void print_options(FILE *f, const struct cli_option *o)
     }
 }
 
-static void help_all(FILE *f)
+/* One line for each command, or for those of one noun. */
+static void print_commands(FILE *f, const char *noun)
 {
-    fputs("usage: assay COMMAND [OPTIONS]\n\n", f);
     for (uint32_t i = 0; i < cli_command_count; i++) {
+        if (noun != NULL && strcmp(cli_commands[i].noun, noun) != 0)
+            continue;
         char name[32];
         const struct cli_command *k = &cli_commands[i];
         snprintf(name, sizeof name, "%s%s%s", k->noun, k->verb != NULL ? " " : "", k->verb != NULL ? k->verb : "");
         fprintf(f, "  %-14s %s\n", name, k->summary);
     }
+}
+
+static void help_all(FILE *f)
+{
+    fputs("usage: assay COMMAND [OPTIONS]\n\n", f);
+    print_commands(f, NULL);
     fputs("\noptions of every command:\n", f);
     print_options(f, cli_common_options);
     fputs("\nNo server is needed: a private one is started for the state directory and ends with its last user.\n"
           "`assay help COMMAND` has the rest; `assay doctor` says what this machine can do.\n", f);
+}
+
+/* A noun whose verbs are commands of their own. */
+static bool is_noun(const char *word)
+{
+    for (uint32_t i = 0; i < cli_command_count; i++)
+        if (cli_commands[i].verb != NULL && strcmp(cli_commands[i].noun, word) == 0)
+            return true;
+    return false;
+}
+
+static void help_noun(FILE *f, const char *noun)
+{
+    fprintf(f, "usage: assay %s COMMAND [OPTIONS]\n\n", noun);
+    print_commands(f, noun);
+    fprintf(f, "\n`assay help %s COMMAND` has the rest.\n", noun);
 }
 
 static void help_one(FILE *f, const struct cli_command *k)
@@ -119,8 +143,9 @@ static int refuse_command(int argc, char **argv, struct err *err)
     char quoted[96];
     err_quote(quoted, sizeof quoted, word, strlen(word));
     const char *near = cli_nearest(word, words, count);
-    if (noun_known && (word[0] == '\0' || word[0] == '-'))
-        return err_set(err, ERR_USAGE, "%s what? try `assay help`", argv[0]);
+    if (argv[0][0] == '-' || (noun_known && word[0] == '-'))
+        return err_set(err, ERR_USAGE, "`%s`: options come after the command: assay %s%s [OPTIONS]; try `assay help`", quoted,
+                       noun_known ? argv[0] : "COMMAND", noun_known ? " COMMAND" : "");
     if (near != NULL)
         return err_set(err, ERR_USAGE, "no command `%s%s%s`; did you mean `%s%s%s`?", noun_known ? argv[0] : "",
                        noun_known ? " " : "", quoted, noun_known ? argv[0] : "", noun_known ? " " : "", near);
@@ -141,15 +166,10 @@ int cmd_help(struct cli *c, struct err *err)
         help_one(stdout, k);
         return 0;
     }
-    bool any = false;
-    for (uint32_t i = 0; c->arg_count == 1 && i < cli_command_count; i++)
-        if (strcmp(cli_commands[i].noun, argv[0]) == 0) {
-            if (any)
-                putchar('\n');
-            help_one(stdout, &cli_commands[i]);
-            any = true;
-        }
-    return any ? 0 : refuse_command((int)c->arg_count, argv, err);
+    if (c->arg_count > 1 || !is_noun(argv[0]))
+        return refuse_command((int)c->arg_count, argv, err);
+    help_noun(stdout, argv[0]);
+    return 0;
 }
 
 static int run(struct cli *c, int argc, char **argv, struct err *err)
@@ -161,6 +181,10 @@ static int run(struct cli *c, int argc, char **argv, struct err *err)
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
         help_all(stdout);
         return 0;
+    }
+    if (is_noun(argv[0]) && (argc == 1 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        help_noun(argc == 1 ? stderr : stdout, argv[0]);
+        return argc == 1 ? err_info(ERR_USAGE)->exit_status : 0;
     }
     int words = 0;
     c->command = strcmp(argv[0], "--version") == 0 ? find(1, (char *[]){ (char[]){ "version" } }, &words)

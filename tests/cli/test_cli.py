@@ -23,7 +23,11 @@ def assay(*args, state=None, stdin=b"", cwd=None):
 @pytest.mark.parametrize("args, says", [
     ([], "usage: assay"),
     (["evla"], "did you mean `eval`?"),
-    (["tasks"], "tasks what?"),
+    (["tasks"], "tasks import   bring tasks in"),
+    (["log"], "log cat        print"),
+    (["--state", "x", "tasks", "ls"], "`--state`: options come after the command: assay COMMAND [OPTIONS]"),
+    (["-o", "json", "status"], "`-o`: options come after the command"),
+    (["tasks", "--state", "x", "ls"], "options come after the command: assay tasks COMMAND [OPTIONS]"),
     (["tasks", "improt"], "did you mean `tasks import`?"),
     (["eval", "--tsk", "x"], "did you mean `--task`?"),
     (["eval", "--task"], "--task needs a value"),
@@ -58,12 +62,19 @@ def test_usage_errors_are_64_and_touch_nothing(args, says, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("args", [["help"], ["--help"], ["help", "eval"], ["eval", "--help"], ["help", "tasks"],
+@pytest.mark.parametrize("args", [["help"], ["--help"], ["help", "eval"], ["eval", "--help"], ["help", "tasks"], ["tasks", "--help"], ["log", "-h"],
                                   ["help", "tasks", "import"], ["version"], ["--version"]])
 def test_help_is_data_and_0(args, tmp_path):
     rc, out, err = assay(*args, cwd=tmp_path)
     assert rc == 0 and out and err == ""
     assert os.listdir(tmp_path) == []
+
+
+def test_a_noun_lists_its_commands():
+    for args in (["tasks", "--help"], ["tasks", "-h"], ["help", "tasks"]):
+        lines = assay(*args)[1].splitlines()
+        assert [line.split()[1] for line in lines if line.startswith("  tasks ")] == ["import", "ls", "show"]
+        assert lines[0] == "usage: assay tasks COMMAND [OPTIONS]" and len(lines) < 10
 
 
 def test_every_command_has_its_help():
