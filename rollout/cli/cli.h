@@ -60,6 +60,8 @@ MUST_CHECK int cli_parse(struct cli *c, int argc, char **argv, struct err *err);
 extern const struct cli_option cli_common_options[];
 const char *cli_value(const struct cli *c, const char *name);           /* last one given, or NULL */
 const char *cli_value_nth(const struct cli *c, const char *name, uint32_t nth);
+/* The named options as they were given, each with a space before it, fit for a shell: for hints that can be pasted. */
+const char *cli_retype(struct cli *c, const char *const *names, uint32_t count);
 bool cli_flag(const struct cli *c, const char *name);
 /* The option's whole number within [min, max], or `otherwise` when it was not given. */
 MUST_CHECK int cli_number(const struct cli *c, const char *name, uint64_t min, uint64_t max, uint64_t otherwise,

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #define LIST_PAGE 1000
+#define TAIL_MAX  100000
 
 const struct cli_option cmd_log_ls_options[] = {
     { "cursor", 0, "N", "begin here; default 0, the beginning" },
     { "limit", 0, "N", "at most so many; default 100" },
+    { "tail", 0, "N", "the newest N instead" },
     { "task", 0, "ID", "only this task" },
     { 0 },
 };
@@ -43,13 +45,59 @@ static int list_page(struct cli *c, struct arena *a, struct trajectories_view *p
     return rc;
 }
 
+/*
+ * The cursor at which the newest `want` begin. The log is read forwards only, and not every record need be an episode of
+ * the task: guess how far back they lie, and look from farther back while there are too few.
+ */
+static int tail_start(struct cli *c, const char *task, uint64_t want, uint64_t *out, struct err *err)
+{
+    own_buf request = { 0 };
+    own_buf answer = { 0 };
+    struct status_view s;
+    int rc = ask_status(&request, err);
+    if (rc == 0)
+        rc = cli_call(c, METHOD_STATUS, &request, &answer, err);
+    if (rc == 0)
+        rc = view_status(&s, &c->arena, &answer, err);
+    if (rc < 0)
+        return rc;
+    uint64_t *last = arena_alloc(&c->arena, want * sizeof *last);      /* a ring */
+    if (last == NULL)
+        return err_set(err, ERR_LIMIT, "out of memory");
+    for (uint64_t back = want; ; back *= 4) {
+        uint64_t from = s.log_next_cursor > back ? s.log_next_cursor - back : 0, at = from, seen = 0;
+        for (bool more = true; more; ) {
+            own_arena a = { 0 };
+            struct trajectories_view page;
+            rc = list_page(c, &a, &page, at, LIST_PAGE, task, err);
+            if (rc < 0)
+                return rc;
+            for (size_t i = 0; i < page.count; i++)
+                last[seen++ % want] = page.items[i].cursor;
+            more = page.next_cursor > at;
+            at = page.next_cursor;
+        }
+        if (seen < want && from > 0)
+            continue;
+        *out = seen == 0 ? s.log_next_cursor : last[seen < want ? 0 : seen % want];
+        return 0;
+    }
+}
+
 int cmd_log_ls(struct cli *c, struct err *err)
 {
-    uint64_t cursor, limit, count = 0;
-    const char *task = cli_value(c, "task");
+    static const char *const again[] = { "limit", "task", "state", "server" };
+    uint64_t cursor, limit, tail, count = 0;
+    const char *task = cli_value(c, "task") != NULL ? cli_value(c, "task") : "";
     int rc = cli_number(c, "cursor", 0, INT64_MAX, 0, &cursor, err);
     if (rc == 0)
         rc = cli_number(c, "limit", 1, UINT32_MAX, 100, &limit, err);
+    if (rc == 0)
+        rc = cli_number(c, "tail", 1, TAIL_MAX, 0, &tail, err);
+    if (rc == 0 && tail > 0 && (cli_value(c, "cursor") != NULL || cli_value(c, "limit") != NULL))
+        return err_set(err, ERR_USAGE, "--tail goes without --cursor and --limit");
+    if (rc == 0 && tail > 0)
+        rc = tail_start(c, task, limit = tail, &cursor, err);
     if (rc < 0)
         return rc;
     json_t *rows = json_array();
@@ -58,7 +106,7 @@ int cmd_log_ls(struct cli *c, struct err *err)
         own_arena a = { 0 };
         struct trajectories_view page;
         uint64_t want = limit - count < LIST_PAGE ? limit - count : LIST_PAGE;
-        rc = list_page(c, &a, &page, cursor, (uint32_t)want, task != NULL ? task : "", err);
+        rc = list_page(c, &a, &page, cursor, (uint32_t)want, task, err);
         for (size_t i = 0; rc == 0 && i < page.count; i++) {
             json_t *row = NULL;
             if (!c->json)
@@ -81,8 +129,9 @@ int cmd_log_ls(struct cli *c, struct err *err)
         return print_json(stdout, json_pack("{s:o,s:o}", "episodes", rows, "next_cursor",
                                             more ? json_integer((json_int_t)cursor) : json_null()), true, err);
     json_decref(rows);
-    if (more)
-        cli_say(c, "there may be more: assay log ls --cursor %llu", (unsigned long long)cursor);
+    if (more && tail == 0)
+        cli_say(c, "there may be more: assay log ls --cursor %llu%s (or --tail N for the newest)", (unsigned long long)cursor,
+                cli_retype(c, again, 4));
     else if (count == 0)
         cli_say(c, "no episodes");
     return 0;

@@ -333,7 +333,8 @@ int cmd_mine(struct cli *c, struct err *err)
         rc = import_task(c, &m.task, m.repos_dir, err);
     if (rc < 0) {
         if (!had)
-            cli_say(c, "the draft stays in the catalog as %s (`assay tasks ls --drafts` has it)", m.task.id);
+            cli_say(c, "the draft stays in the catalog as %s (`assay tasks ls --drafts%s` has it)", m.task.id,
+                    cli_retype(c, (const char *[]){ "state", "server" }, 2));
         else if (import_task(c, &earlier, m.repos_dir, &probe) < 0)
             cli_say(c, "the earlier record of %s could not be put back: %s", m.task.id, probe.msg);
         return rc;

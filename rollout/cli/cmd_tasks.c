@@ -212,8 +212,8 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
     if (drafts > 0)
         cli_say(c, "%llu draft%s left out; --drafts has them", (unsigned long long)drafts, drafts == 1 ? "" : "s");
     if (count == 0 && drafts == 0)
-        cli_say(c, "no tasks%s; bring some in with `assay tasks import FILE.jsonl --repos DIR`",
-                prefix != NULL || repo != NULL ? " match" : "");
+        cli_say(c, "no tasks%s; bring some in with `assay tasks import FILE.jsonl --repos DIR%s`",
+                prefix != NULL || repo != NULL ? " match" : "", cli_retype(c, (const char *[]){ "state", "server" }, 2));
     return 0;
 }
 

@@ -222,6 +222,35 @@ const char *cli_value_nth(const struct cli *c, const char *name, uint32_t nth)
     return NULL;
 }
 
+/* In single quotes when a shell would read anything into it. */
+static const char *shell_word(struct arena *a, const char *text)
+{
+    if (text[0] != '\0' && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")] == '\0')
+        return text;
+    char *out = arena_alloc(a, 4 * strlen(text) + 3), *p = out;
+    if (out == NULL)
+        return "";
+    *p++ = '\'';
+    for (; *text != '\0'; text++)
+        if (*text == '\'')
+            p = stpcpy(p, "'\\''");
+        else
+            *p++ = *text;
+    strcpy(p, "'");
+    return out;
+}
+
+const char *cli_retype(struct cli *c, const char *const *names, uint32_t count)
+{
+    const char *out = "";
+    for (uint32_t i = 0; i < count && out != NULL; i++) {
+        const char *text = cli_value(c, names[i]);
+        if (text != NULL)
+            out = arena_printf(&c->arena, "%s --%s %s", out, names[i], shell_word(&c->arena, text));
+    }
+    return out != NULL ? out : "";
+}
+
 bool cli_flag(const struct cli *c, const char *name)
 {
     return cli_value(c, name) != NULL;

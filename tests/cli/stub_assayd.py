@@ -141,10 +141,10 @@ class Trajectories(trajectory_pb2_grpc.TrajectoriesServicer):
 
     def List(self, q, ctx):
         at, limit = max(q.cursor, 1), q.limit or 100
-        some = episodes()[at - 1:at - 1 + limit]
-        more = at - 1 + len(some) < len(episodes())
+        rest = [e for e in episodes()[at - 1:] if q.task_id in ("", e["task"])]
+        some = rest[:limit]
         return trajectory_pb2.ListTrajectoriesResponse(trajectories=[trajectory(e) for e in some],
-                                                       next_cursor=at + len(some) if more else 0)
+                                                       next_cursor=some[-1]["cursor"] + 1 if len(rest) > limit else 0)
 
 
 class Count(grpc.ServerInterceptor):

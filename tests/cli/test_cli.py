@@ -44,6 +44,7 @@ def assay(*args, state=None, stdin=b"", cwd=None):
     (["tasks", "import", "x.jsonl"], "--repos DIR is needed"),
     (["tasks", "ls", "--slots", "-1"], "want a whole number"),
     (["log", "ls", "--limit", "0"], "want a whole number"),
+    (["log", "ls", "--tail", "3", "--cursor", "1"], "--tail goes without"),
     (["log", "cat", "x", "-f"], "needs no --cursor"),
     (["mine", "--repo", "."], "--base is needed"),
     (["learn", "--run", "x"], "--tasks PREFIX and --run NAME"),

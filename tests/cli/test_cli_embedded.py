@@ -5,6 +5,7 @@ The stub speaks the real protocol through grpcio, so this is also a check of our
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -238,7 +239,28 @@ def test_log_ls_and_cat(cli):
     assert json.loads(cli("log", "cat", "3")[1])["patch"] == "three"
     assert cli("log", "cat", "9")[0] == 65
     assert cli("log", "cat", "0" * 32)[0] == 65
-    assert "cursor 3" in cli("log", "ls", "--limit", "2")[2]
+    state = str(cli.state)
+    assert "log ls --cursor 3 --limit 2 (or --tail N" in cli("log", "ls", "--limit", "2")[2]
+    os.symlink(state, f"{state} it's")
+    hint = cli("log", "ls", "--limit", "1", "--task", "t1", "--state", f"{state} it's")[2]
+    words = shlex.split(hint.partition("more: assay ")[2].partition(" (or")[0])
+    assert words == ["log", "ls", "--cursor", "2", "--limit", "1", "--task", "t1", "--state", f"{state} it's"]
+    assert [e["cursor"] for e in json.loads(cli(*words, "-o", "json")[1])["episodes"]] == [2]
+
+
+@pytest.mark.parametrize("tail, cursors", [(1, [12]), (3, [10, 11, 12]), (12, list(range(1, 13))), (50, list(range(1, 13)))])
+def test_log_ls_tail(cli, tail, cursors):
+    rows = [{"episode": f"{i:032x}", "request": f"r{i}", "task": "odd" if i % 2 else "even", "patch": "x", "cursor": i, "labels": {}}
+            for i in range(1, 13)]
+    (cli.state / "stub.log").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    listed = json.loads(cli("log", "ls", "--tail", str(tail), "-o", "json")[1])
+    assert [e["cursor"] for e in listed["episodes"]] == cursors and listed["next_cursor"] is None
+    rc, out, err = cli("log", "ls", "--tail", str(tail))
+    assert rc == 0 and err == "" and [int(line.split()[0]) for line in out.splitlines()] == cursors
+    odd = json.loads(cli("log", "ls", "--tail", "2", "--task", "odd", "-o", "json")[1])["episodes"]
+    assert [e["cursor"] for e in odd] == [9, 11]
+    rc, out, err = cli("log", "ls", "--tail", "2", "--task", "none")
+    assert (rc, out) == (0, "") and "no episodes" in err
 
 
 def test_follow_goes_on_over_a_lost_server(cli):
