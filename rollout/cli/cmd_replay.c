@@ -4,7 +4,7 @@
 #include <string.h>
 
 const struct cli_option cmd_replay_options[] = {
-    { "timeout", 0, "S", "seconds for the tests; default: the task's own" },
+    { "timeout", 0, "S", "seconds for the tests; default: what the episode had" },
     { 0 },
 };
 
@@ -96,6 +96,8 @@ int cmd_replay(struct cli *c, struct err *err)
         rc = replay_labels(c, &q, &t, err);
     if (rc < 0)
         return rc;
+    if (q.timeout_s == 0)
+        q.timeout_s = t.timeout_s;      /* asked for then: another limit would be another question */
     q.task_id = t.task_id;
     q.patch = t.patch;
     q.patch_len = t.patch_len;

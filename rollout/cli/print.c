@@ -257,6 +257,7 @@ int json_trajectory(json_t **out, const struct trajectory_view *t, bool whole, s
     put(o, "task_id", json_str(t->task_id), &bad);
     put(o, "accepted_unix_ns", json_u64(t->accepted_unix_ns), &bad);
     put(o, "finished_unix_ns", json_u64(t->finished_unix_ns), &bad);
+    put(o, "timeout_s", t->timeout_s > 0 ? json_number(t->timeout_s) : json_null(), &bad);
     put(o, "labels", labels, &bad);
     put(o, "group", !t->has_group ? json_null() : json_pack("{s:s,s:I,s:I}", "id", t->group_id, "want",
         (json_int_t)t->group_want, "index", (json_int_t)t->group_index), &bad);

@@ -51,6 +51,7 @@ struct trajectory_view {
     const uint8_t *patch; size_t patch_len;
     const char *snapshot, *patched_tree, *verdict_key;
     uint64_t accepted_unix_ns, finished_unix_ns, cursor;
+    double timeout_s;                   /* the request's own; 0: the task's */
     struct label_view *labels; size_t label_count;
 };
 

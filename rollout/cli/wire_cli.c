@@ -306,6 +306,7 @@ static int trajectory_from(struct trajectory_view *out, struct arena *a, const A
         .model = "", .patch = m->patch.data, .patch_len = m->patch.len, .snapshot = m->snapshot,
         .patched_tree = m->patched_tree, .verdict_key = m->verdict_key, .accepted_unix_ns = m->accepted_unix_ns,
         .finished_unix_ns = m->finished_unix_ns, .cursor = m->cursor,
+        .timeout_s = m->timeout_s,
     };
     if (m->group != NULL && m->group->id.len > 0) {
         out->has_group = true;

@@ -69,7 +69,7 @@ def verdict(words):
 def trajectory(e):
     return trajectory_pb2.Trajectory(episode_id=bytes.fromhex(e["episode"]), request_id=e["request"], task_id=e["task"],
                                      patch=e["patch"].encode(), verdict=verdict(e["patch"].split()), cursor=e["cursor"],
-                                     labels=e["labels"], accepted_unix_ns=1, finished_unix_ns=2)
+                                     labels=e["labels"], timeout_s=e.get("timeout_s", 0), accepted_unix_ns=1, finished_unix_ns=2)
 
 
 class Rollout(rollout_pb2_grpc.RolloutServicer):
@@ -85,7 +85,7 @@ class Rollout(rollout_pb2_grpc.RolloutServicer):
             if e is None:
                 all_ = episodes()
                 e = {"episode": os.urandom(16).hex(), "request": q.request_id, "task": q.task_id, "patch": q.patch.decode(),
-                     "cursor": len(all_) + 1, "labels": dict(q.labels)}
+                     "cursor": len(all_) + 1, "labels": dict(q.labels), "timeout_s": q.timeout_s}
                 with open(LOG, "a") as f:
                     f.write(json.dumps(e) + "\n")
                 if words and words[0] == "crash":       # logged, never answered

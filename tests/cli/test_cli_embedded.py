@@ -286,6 +286,16 @@ def test_replay_compares(cli):
     assert cli("replay", "zz")[0] == 64
 
 
+def test_replay_takes_the_episodes_own_time_limit(cli):
+    cli("eval", "--task", "t1", "--patch", "-", stdin=b"fine")
+    cli("eval", "--task", "t1", "--patch", "-", "--timeout", "2.5", stdin=b"fine")
+    for args in (["1"], ["2"], ["2", "--timeout", "7"]):
+        assert cli("replay", *args)[0] == 0
+    assert [e["timeout_s"] for e in cli.episodes()] == [0, 2.5, 0, 2.5, 7]
+    assert json.loads(cli("log", "cat", "1")[1])["timeout_s"] is None
+    assert json.loads(cli("log", "cat", "4")[1])["timeout_s"] == 2.5
+
+
 LEARNER = """#!{python}
 import os, json, signal, sys, time
 state = {state!r}
