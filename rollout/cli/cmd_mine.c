@@ -55,7 +55,7 @@ int import_task(struct cli *c, const struct task *t, const char *repos_dir, stru
     if (rc < 0)
         return rc;
     if (v.failure_count > 0)
-        return err_set(err, ERR_BAD_INPUT, "%s", v.failures[0].message);
+        return err_set(err, ERR_BAD_INPUT, "%s", record_fault(v.failures[0].message, t->id));
     for (uint32_t i = 0; i < v.notes.count; i++)
         cli_say(c, "note: %s", v.notes.items[i]);
     return 0;

@@ -1,5 +1,5 @@
 /* cmd_tasks.c - `assay tasks import|ls|show`. */
-#include "rollout/cli/cli.h"
+#include "rollout/cli/eval.h"
 #include "rollout/cli/print.h"
 #include "base/own.h"
 #include <errno.h>
@@ -26,6 +26,15 @@ const struct cli_option cmd_tasks_show_options[] = {
 
 /* --- import --- */
 
+const char *record_fault(const char *message, const char *id)
+{
+    size_t n = strlen(id);
+    if (strncmp(message, "task ", 5) != 0 || strncmp(message, "task record ", 12) == 0)
+        return message;
+    message += 5;               /* a record that could not be read whole: only the message knows its id */
+    return n > 0 && strncmp(message, id, n) == 0 && strncmp(message + n, ": ", 2) == 0 ? message + n + 2 : message;
+}
+
 struct import_total {
     uint64_t added, unchanged, replaced;
     json_t *failures, *notes;       /* kept for -o json */
@@ -36,6 +45,7 @@ static int report_failure(struct cli *c, struct import_total *total, const char 
                           const char *code, const char *message, struct err *err)
 {
     total->failed++;
+    message = record_fault(message, id);
     fprintf(stderr, "%s:%llu: ", source, (unsigned long long)line);
     if (id[0] != '\0') {
         print_str(stderr, id);

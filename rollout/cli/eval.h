@@ -12,5 +12,7 @@ MUST_CHECK int fetch_task(struct cli *c, const char *id, bool with_fix, struct t
 MUST_CHECK int fetch_trajectory(struct cli *c, const char *name, struct trajectory_view *out, struct err *err);
 /* The exit status that a verdict stands for: 0 when something was learnt about the patch. */
 int verdict_exit_status(const struct verdict_view *v);
+/* What is wrong with a record, without the "task ID: " that names it where it stands alone. */
+const char *record_fault(const char *message, const char *id);
 /* Bring one task in; its failure becomes the error. */
 MUST_CHECK int import_task(struct cli *c, const struct task *t, const char *repos_dir, struct err *err);

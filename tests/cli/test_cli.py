@@ -195,7 +195,10 @@ def test_import_again_and_bad_records(project, tmp_path):
                                json.dumps(project.record(instance_id="no-repo", repo="none"))]))
     rc, out, err = project.assay("tasks", "import", file, "--repos", project.repos)
     assert rc == 65 and out.startswith("0 added, 1 unchanged, 0 replaced")
-    assert f"{file}:2: " in err and f"{file}:4: no-repo: " in err and "2 bad records" in err
+    assert f"{file}:2: " in err and f"{file}:4: no-repo: " in err and err.count("no-repo") == 1 and "2 bad records" in err
+    bad = json.dumps(project.record(instance_id="no-memory", memory_mb=1 << 22))
+    rc, out, err = project.assay("tasks", "import", "-", "--repos", project.repos, stdin=bad.encode())
+    assert rc == 65 and "stdin:1: no-memory: field memory_mb: 4194304, want a whole number in 16..1048576\n" in err, err
     listed = json.loads(project.assay("tasks", "ls", "--prefix", "scale-", "-o", "json")[1])["tasks"]
     assert [t["instance_id"] for t in listed] == ["scale-1"]
 
