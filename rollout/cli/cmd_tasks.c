@@ -8,6 +8,7 @@
 #define IMPORT_CALL_MAX ((size_t)3 << 20)       /* whole records of at most so many bytes a call: proto/catalog */
 #define IMPORT_FILE_MAX ((size_t)4 << 30)
 #define LIST_PAGE       1000
+#define LINES_LOOK_MAX  ((size_t)64 << 20)      /* so far for the end of what began on a line and did not end there */
 
 const struct cli_option cmd_tasks_import_options[] = {
     { "repos", 0, "DIR", "directory that holds the repositories the records name (required)" },
@@ -89,28 +90,88 @@ static int import_call(struct cli *c, struct import_total *total, const uint8_t 
     return rc;
 }
 
+static const uint8_t *line_end(const uint8_t *p, const uint8_t *end)
+{
+    const uint8_t *newline = memchr(p, '\n', (size_t)(end - p));
+    return newline != NULL ? newline + 1 : end;
+}
+
+/* The line without white space at its ends. */
+static const uint8_t *trimmed(const uint8_t *p, const uint8_t *next, size_t *n)
+{
+    while (p < next && strchr(" \t\r\n", *p) != NULL && *p != '\0')
+        p++;
+    while (next > p && strchr(" \t\r\n", next[-1]) != NULL && next[-1] != '\0')
+        next--;
+    *n = (size_t)(next - p);
+    return p;
+}
+
+/*
+ * Where the object or list ends that begins at the line `p` and goes on behind it, as pretty printers write it; NULL when
+ * the line is a record, or bad in a way of its own. Taken line by line it would be dozens of errors that say nothing.
+ */
+static const uint8_t *many_lines_end(const uint8_t *p, const uint8_t *end)
+{
+    size_t n, m;
+    const uint8_t *next = line_end(p, end), *text = trimmed(p, next, &n);
+    if (n == 0 || next == end || (text[0] != '{' && text[0] != '[') || (text[0] == '{' && text[n - 1] == '}'))
+        return NULL;
+    size_t most = (size_t)(end - text) < LINES_LOOK_MAX ? (size_t)(end - text) : LINES_LOOK_MAX;
+    json_error_t where;
+    json_t *whole = json_loadb((const char *)text, most, JSON_DISABLE_EOF_CHECK, &where);
+    json_decref(whole);
+    if (whole != NULL)
+        return text + where.position > next ? line_end(text + where.position - 1, end) : NULL;
+    if (n > 1)
+        return NULL;
+    /* Not JSON as a whole either: it ends where its bracket is closed at the margin. */
+    char close = text[0] == '{' ? '}' : ']';
+    while (next < end) {
+        const uint8_t *line = next;
+        next = line_end(line, end);
+        if (*line == close && (trimmed(line, next, &m), m == 1))
+            break;
+    }
+    return next;
+}
+
+static uint64_t lines_in(const uint8_t *p, const uint8_t *end)
+{
+    uint64_t n = 0;
+    for (; p < end; p = line_end(p, end))
+        n++;
+    return n;
+}
+
 /* Cut the file into runs of whole lines that fit a call; a line that fits none is a bad record of its own. */
 static int import_all(struct cli *c, struct import_total *total, const struct buf *file, const char *repos,
                       const char *source, struct err *err)
 {
     const uint8_t *p = file->data, *end = p + file->len;
+    if (file->len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)       /* the mark some editors begin a file with */
+        p += 3;
     uint64_t line = 1;
     while (p < end) {
-        const uint8_t *stop = p;
+        const uint8_t *stop = p, *many = NULL;
         uint64_t lines = 0;
         while (stop < end) {
-            const uint8_t *newline = memchr(stop, '\n', (size_t)(end - stop));
-            const uint8_t *next = newline != NULL ? newline + 1 : end;
-            if ((size_t)(next - p) > IMPORT_CALL_MAX)
+            const uint8_t *next = line_end(stop, end);
+            if ((size_t)(next - p) > IMPORT_CALL_MAX || (many = many_lines_end(stop, end)) != NULL)
                 break;
             stop = next;
             lines++;
         }
         int rc;
-        if (lines == 0) {
-            const uint8_t *newline = memchr(p, '\n', (size_t)(end - p));
+        if (lines == 0 && many != NULL) {
+            rc = report_failure(c, total, source, line, "", "bad_input", *trimmed(p, end, &(size_t){ 0 }) == '{'
+                                ? "a record over several lines: want one object a line (`jq -c .` writes them so)"
+                                : "a list over several lines: want one object a line (`jq -c '.[]'` writes them so)", err);
+            stop = many;
+            lines = lines_in(p, stop);
+        } else if (lines == 0) {
             rc = report_failure(c, total, source, line, "", "limit", "record is larger than 3 MiB", err);
-            stop = newline != NULL ? newline + 1 : end;
+            stop = line_end(p, end);
             lines = 1;
         } else {
             rc = import_call(c, total, p, (size_t)(stop - p), repos, source, line, err);

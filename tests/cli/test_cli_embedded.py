@@ -215,6 +215,33 @@ def test_import_in_calls_of_whole_records(cli, tmp_path):
     assert "t.jsonl:4: task record is not one JSON object" in err and "t.jsonl:7: record is larger" in err
 
 
+@pytest.mark.parametrize("pretty, hint", [
+    (json.dumps({"instance_id": "p", "list": [{"a": 1}, {}]}, indent=2), "a record over several lines: want one object a line"),
+    ('{"instance_id": "p",\r\n "repo": {}\r\n}', "a record over several lines: want one object a line"),
+    (json.dumps({"instance_id": "p", "list": [[1]]}, indent=2).replace("]\n}", "],\n}"), "want one object a line"),
+    (json.dumps([{"instance_id": "p"}, {"instance_id": "q"}], indent=2), "a list over several lines: want one object a line"),
+    ('[{"instance_id": "p"},\n{"instance_id": "q"}]', "a list over several lines: want one object a line"),
+])
+def test_an_object_over_many_lines_is_one_error(cli, pretty, hint):
+    rc, out, err = cli("tasks", "import", "-", "--repos", "/", "-o", "json", stdin=pretty.encode())
+    assert rc == 65 and hint in err
+    assert [(f["line"], f["code"]) for f in json.loads(out)["failures"]] == [(1, "bad_input")]
+    huge = json.dumps({"pad": "x" * (4 << 20)})
+    among = f'\ufeff{{"instance_id": "a"}}\n\n{pretty}\n{{"instance_id": "b"}}\n{pretty}\n{huge}\n{{broken\n'
+    rc, out, err = cli("tasks", "import", "-", "--repos", "/", "-o", "json", stdin=among.encode())
+    n = pretty.count("\n") + 1
+    s = json.loads(out)
+    assert rc == 65 and s["added"] == 2 and [f["line"] for f in s["failures"]] == [3, n + 4, 2 * n + 4, 2 * n + 5]
+    assert "record is larger than 3 MiB" in err
+
+
+def test_a_byte_order_mark_is_skipped(cli):
+    rc, out, err = cli("tasks", "import", "-", "--repos", "/", stdin=b'\xef\xbb\xbf{"instance_id": "a"}\r\n')
+    assert rc == 0 and out.startswith("1 added"), err
+    rc, out, err = cli("tasks", "import", "-", "--repos", "/", stdin=b"\xef\xbb\xbf")
+    assert rc == 0 and out.startswith("0 added"), err
+
+
 def test_tasks_are_paged(cli, tmp_path):
     first = cli.start("log", "cat", "-f")       # keeps the stub, whose tasks live in memory
     wait_for(lambda: (cli.state / "assayd.sock").exists(), "no server")
