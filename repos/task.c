@@ -220,8 +220,8 @@ static int check_environment(struct reading *r, const char *environment)
         return 0;
     char quoted[96];
     err_quote(quoted, sizeof quoted, environment, strlen(environment));
-    return err_set(r->err, ERR_BAD_INPUT, "task %s: field environment: \"%s\", want host, or an image's digest (64 lower-case hex "
-                   "digits, \"sha256:\" may stand before them)", r->id, quoted);
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field environment: \"%s\", want host, or an image's digest: 64 "
+                   "lower-case hex digits, \"sha256:\" may stand before them", r->id, quoted);
 }
 
 /* What a policy may choose from. It is kept among the further fields, but a wrong one would only be found when learning. */

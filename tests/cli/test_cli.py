@@ -63,7 +63,8 @@ def test_usage_errors_are_64_and_touch_nothing(args, says, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("args", [["help"], ["--help"], ["help", "eval"], ["eval", "--help"], ["help", "tasks"], ["tasks", "--help"], ["log", "-h"],
+@pytest.mark.parametrize("args", [["help"], ["--help"], ["help", "eval"], ["eval", "--help"], ["help", "tasks"],
+                                  ["tasks", "--help"], ["log", "-h"],
                                   ["help", "tasks", "import"], ["version"], ["--version"]])
 def test_help_is_data_and_0(args, tmp_path):
     rc, out, err = assay(*args, cwd=tmp_path)
@@ -346,6 +347,9 @@ def test_the_log_holds_every_episode_and_replay_agrees(project):
     assert json.loads(project.assay("log", "cat", one["cursor"])[1]) == one
     rc, out, err = project.assay("replay", episode, "-o", "json")
     assert rc == 0 and json.loads(out)["same"] is True, err
+    limited = project.eval(project.fix, "--timeout", "45", "--fresh")["episode_id"]
+    again = json.loads(project.assay("replay", limited, "-o", "json")[1])["replay_episode_id"]
+    assert [json.loads(project.assay("log", "cat", e)[1])["timeout_s"] for e in (episode, limited, again)] == [None, 45, 45]
 
 
 def test_two_at_once_on_one_state(project):

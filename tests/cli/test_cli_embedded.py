@@ -93,8 +93,8 @@ def test_only_commands_that_bring_something_in_make_a_state(cli, tmp_path):
     (tmp_path / "empty").mkdir()
     for dir_ in ("none", "empty"):
         cli.state = tmp_path / dir_
-        for args in (["eval", "--task", "t1", "--patch", "-"], ["tasks", "ls"], ["tasks", "show", "t1"], ["log", "ls"], ["log", "cat"],
-                     ["replay", "1"], ["status"]):
+        for args in (["eval", "--task", "t1", "--patch", "-"], ["tasks", "ls"], ["tasks", "show", "t1"], ["log", "ls"],
+                     ["log", "cat"], ["replay", "1"], ["status"]):
             rc, out, err = cli(*args)
             assert (rc, out) == (65, "") and f"no state at {cli.state}: `assay tasks import` makes one\n" in err, err
         assert not cli.state.exists() or os.listdir(cli.state) == []
@@ -277,8 +277,8 @@ def test_log_ls_and_cat(cli):
 
 @pytest.mark.parametrize("tail, cursors", [(1, [12]), (3, [10, 11, 12]), (12, list(range(1, 13))), (50, list(range(1, 13)))])
 def test_log_ls_tail(cli, tail, cursors):
-    rows = [{"episode": f"{i:032x}", "request": f"r{i}", "task": "odd" if i % 2 else "even", "patch": "x", "cursor": i, "labels": {}}
-            for i in range(1, 13)]
+    rows = [{"episode": f"{i:032x}", "request": f"r{i}", "task": "odd" if i % 2 else "even", "patch": "x", "cursor": i,
+             "labels": {}} for i in range(1, 13)]
     (cli.state / "stub.log").write_text("".join(json.dumps(r) + "\n" for r in rows))
     listed = json.loads(cli("log", "ls", "--tail", str(tail), "-o", "json")[1])
     assert [e["cursor"] for e in listed["episodes"]] == cursors and listed["next_cursor"] is None

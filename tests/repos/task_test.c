@@ -128,7 +128,9 @@ static void task_write_json__is_read_back_equal(void **state)
     struct task t, u;
     struct err err = { 0 };
     own_buf first = { 0 }, second = { 0 };
-    assert_int_equal(read_str(&t, &a, RECORD_HEAD "\"patch\":\"--- a\\r\\n\\u00e9\\n\",\"x\":1.25,\"timeout_s\":0.1,\"split\":\"dev\"," RECORD_TAIL, &err), 0);
+    assert_int_equal(read_str(&t, &a,
+                              RECORD_HEAD "\"patch\":\"--- a\\r\\n\\u00e9\\n\",\"x\":1.25,\"timeout_s\":0.1,\"split\":\"dev\","
+                              RECORD_TAIL, &err), 0);
     assert_int_equal(task_write_json(&first, &t, &err), 0);
     assert_int_equal(task_read_json(&u, &a, (char *)first.data, first.len, &err), 0);
     assert_int_equal(task_write_json(&second, &u, &err), 0);
