@@ -255,7 +255,7 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
     do {
         own_buf request = { 0 };
         own_buf answer = { 0 };
-        struct tasks_view page;
+        struct tasks_view page = { 0 };
         rc = ask_tasks(&request, after, LIST_PAGE, repo != NULL ? repo : "", prefix != NULL ? prefix : "", err);
         if (rc == 0)
             rc = cli_call(c, METHOD_TASK_LIST, &request, &answer, err);
