@@ -4,63 +4,26 @@
 #include "assay/v1/policy.pb-c.h"
 #include "assay/v1/rollout.pb-c.h"
 #include "assay/v1/trajectory.pb-c.h"
+#include "proto/message.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- packing and unpacking --- */
 
-/* What one message may take in memory: its own size, the structs around it and room for small ones. */
-struct budget { size_t left; };
-
-static void *budget_alloc(void *data, size_t size)
-{
-    struct budget *b = data;
-    if (size > b->left)
-        return NULL;
-    b->left -= size;
-    return malloc(size);
-}
-
-static void budget_free(void *data, void *p)
-{
-    (void)data;
-    free(p);
-}
-
 static void *unpack(const ProtobufCMessageDescriptor *d, const struct buf *bytes, struct err *err)
 {
-    struct budget b = { .left = 16 * bytes->len + 65536 };
-    ProtobufCAllocator alloc = { budget_alloc, budget_free, &b };
-    void *m = protobuf_c_message_unpack(d, &alloc, bytes->len, bytes->len == 0 ? (const uint8_t *)"" : bytes->data);
+    void *m = message_unpack(d, bytes->data, bytes->len);
     if (m == NULL)
         err_set(err, ERR_PROTOCOL, "the server sent %zu bytes that are no %s", bytes->len, d->short_name);
     return m;
 }
 
-static void message_done(void *pp)
-{
-    void *m;
-    memcpy(&m, pp, sizeof m);
-    if (m != NULL)
-        protobuf_c_message_free_unpacked(m, NULL);
-}
-#define own_message __attribute__((cleanup(message_done)))
-
 static int pack(struct buf *out, const void *message, struct err *err)
 {
-    size_t n = protobuf_c_message_get_packed_size(message);
     buf_reset(out);
-    uint8_t *p = buf_reserve(out, n, err);
-    if (p == NULL)
-        return err->code;
-    protobuf_c_message_pack(message, p);
-    out->len = n;
-    return 0;
+    return message_pack(out, message, err);
 }
-
-/* protobuf-c wants char *, and does not write through it. */
-static char *lax(const char *s) { return (char *)(uintptr_t)s; }
 
 static int copy_id(char out[WIRE_ID_MAX + 1], const char *id, struct err *err)
 {
@@ -80,12 +43,12 @@ int wire_write_evaluate(struct buf *out, const struct wire_evaluate *e, struct e
     Assay__V1__Group group = ASSAY__V1__GROUP__INIT;
     Assay__V1__PolicySpan span = ASSAY__V1__POLICY_SPAN__INIT, *spans[1] = { &span };
     Assay__V1__EvaluateRequest__LabelsEntry label = ASSAY__V1__EVALUATE_REQUEST__LABELS_ENTRY__INIT, *labels[1] = { &label };
-    m.request_id = lax(e->request_id);
-    m.task_id = lax(e->task_id);
+    m.request_id = message_text(e->request_id);
+    m.task_id = message_text(e->task_id);
     m.patch = (ProtobufCBinaryData){ e->patch_len, (uint8_t *)(uintptr_t)e->patch };
     m.priority = 1;
-    label.key = lax("run");
-    label.value = lax(e->run);
+    label.key = message_text("run");
+    label.value = message_text(e->run);
     m.labels = labels;
     m.n_labels = 1;
     group.id = (ProtobufCBinaryData){ sizeof e->group_id, (uint8_t *)(uintptr_t)e->group_id };
@@ -103,7 +66,7 @@ int wire_write_evaluate(struct buf *out, const struct wire_evaluate *e, struct e
     span.version = e->version;
     sample.spans = spans;
     sample.n_spans = 1;
-    sample.model = lax(e->model);
+    sample.model = message_text(e->model);
     sample.seed = e->seed;
     sample.choice_first = 0;
     sample.choice_count = e->choice_count;
@@ -175,7 +138,7 @@ int wire_write_subscribe(struct buf *out, uint64_t cursor, const char *task_pref
     Assay__V1__SubscribeRequest m = ASSAY__V1__SUBSCRIBE_REQUEST__INIT;
     m.cursor = cursor;
     m.follow = true;
-    m.task_prefix = lax(task_prefix);
+    m.task_prefix = message_text(task_prefix);
     m.with_sample_only = true;
     return pack(out, &m, err);
 }
@@ -193,14 +156,14 @@ int wire_write_publish(struct buf *out, const struct wire_policy *p, struct err 
     Assay__V1__PolicyVersion__MetricsEntry entry[N], *entries[N];
     for (int i = 0; i < N; i++) {
         assay__v1__policy_version__metrics_entry__init(&entry[i]);
-        entry[i].key = lax(row[i].key);
+        entry[i].key = message_text(row[i].key);
         entry[i].value = row[i].value;
         entries[i] = &entry[i];
     }
     v.version = p->version;
-    v.manifest_path = lax(p->manifest_path);
-    v.manifest_sha256 = lax(p->manifest_sha256);
-    v.made_by = lax(p->made_by);
+    v.manifest_path = message_text(p->manifest_path);
+    v.manifest_sha256 = message_text(p->manifest_sha256);
+    v.made_by = message_text(p->made_by);
     v.trained_to_cursor = p->cursor;
     v.metrics = entries;
     v.n_metrics = N;
@@ -220,7 +183,7 @@ int wire_read_publish(uint64_t *out_version, const struct buf *bytes, struct err
 int wire_write_current(struct buf *out, const char *made_by, struct err *err)
 {
     Assay__V1__CurrentRequest m = ASSAY__V1__CURRENT_REQUEST__INIT;
-    m.made_by = lax(made_by);
+    m.made_by = message_text(made_by);
     return pack(out, &m, err);
 }
 
@@ -245,8 +208,8 @@ int wire_read_status(uint64_t *out_next_cursor, const struct buf *bytes, struct 
 int wire_write_list(struct buf *out, const char *prefix, const char *after, struct err *err)
 {
     Assay__V1__ListTasksRequest m = ASSAY__V1__LIST_TASKS_REQUEST__INIT;
-    m.prefix = lax(prefix);
-    m.after = lax(after);
+    m.prefix = message_text(prefix);
+    m.after = message_text(after);
     m.limit = 100;
     return pack(out, &m, err);
 }
@@ -275,7 +238,7 @@ int wire_read_list(struct wire_task **out, size_t *out_n, const char **out_next,
 int wire_write_get(struct buf *out, const char *task_id, struct err *err)
 {
     Assay__V1__GetTaskRequest m = ASSAY__V1__GET_TASK_REQUEST__INIT;
-    m.id = lax(task_id);
+    m.id = message_text(task_id);
     return pack(out, &m, err);
 }
 

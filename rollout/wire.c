@@ -8,55 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- unpacking within a budget --- */
-
-static void *budget_alloc(void *data, size_t size)
-{
-    struct wire_budget *b = data;
-    if (size > b->left)
-        return NULL;
-    b->left -= size;
-    return malloc(size);
-}
-
-static void budget_free(void *data, void *p)
-{
-    (void)data;
-    free(p);
-}
+/* --- foreign bytes --- */
 
 void *wire_unpack(const ProtobufCMessageDescriptor *d, const char *what, const void *bytes, size_t n, struct err *err)
 {
-    struct wire_budget b = { .left = 16 * n + 65536 };
-    ProtobufCAllocator alloc = { budget_alloc, budget_free, &b };
-    void *m = protobuf_c_message_unpack(d, &alloc, n, bytes);
+    void *m = message_unpack(d, bytes, n);
     if (m == NULL)
         err_set(err, ERR_BAD_INPUT, "%s: not a valid protobuf message of this type (%zu bytes)", what, n);
     return m;
-}
-
-void wire_free(void *message)
-{
-    if (message != NULL)
-        protobuf_c_message_free_unpacked(message, NULL);
-}
-static void wire_free_done(void *pp)
-{
-    void *m;
-    memcpy(&m, pp, sizeof m);
-    wire_free(m);
-}
-#define own_message __attribute__((cleanup(wire_free_done)))
-
-int wire_pack(struct buf *out, const void *message, struct err *err)
-{
-    size_t n = protobuf_c_message_get_packed_size(message);
-    uint8_t *p = buf_reserve(out, n, err);
-    if (p == NULL)
-        return err->code;
-    protobuf_c_message_pack(message, p);
-    out->len += n;
-    return 0;
 }
 
 bool wire_utf8(const char *s, size_t n)
@@ -240,7 +199,6 @@ static const struct { uint32_t bit; const char *name; } limit_names[] = {
 #define LIMIT_COUNT (sizeof limit_names / sizeof limit_names[0])
 
 /* protobuf-c wants char * and never writes through it when packing. */
-static char *lax(const char *s) { return (char *)(uintptr_t)(s != NULL ? s : ""); }
 
 /* A verdict as a message whose parts lie in `a` and borrow from v. */
 static Assay__V1__Verdict *verdict_message(struct arena *a, const struct verdict *v)
@@ -262,15 +220,15 @@ static Assay__V1__Verdict *verdict_message(struct arena *a, const struct verdict
         reward->value = v->reward;
         m->reward = reward;
     }
-    m->reason = lax(v->reason);
-    m->patch_status = lax(v->patch_status);
+    m->reason = message_text(v->reason);
+    m->patch_status = message_text(v->patch_status);
     for (uint32_t i = 0; i < v->test_count; i++) {
         assay__v1__test_result__init(&tests[i]);
-        tests[i].id = lax(v->tests[i].id);
+        tests[i].id = message_text(v->tests[i].id);
         tests[i].status = status_out[v->tests[i].status];
         tests[i].required = v->tests[i].required;
-        tests[i].evidence = lax(v->tests[i].evidence);
-        tests[i].message = lax(v->tests[i].message);
+        tests[i].evidence = message_text(v->tests[i].evidence);
+        tests[i].message = message_text(v->tests[i].message);
         tests[i].duration_s = v->tests[i].duration_s;
         test_ptrs[i] = &tests[i];
     }
@@ -278,20 +236,20 @@ static Assay__V1__Verdict *verdict_message(struct arena *a, const struct verdict
     m->tests = test_ptrs;
     for (size_t i = 0; i < LIMIT_COUNT; i++)
         if ((v->limits_hit & limit_names[i].bit) != 0)
-            limits[m->n_limits_hit++] = lax(limit_names[i].name);
+            limits[m->n_limits_hit++] = message_text(limit_names[i].name);
     m->limits_hit = limits;
-    m->run_end = lax(v->run_end);
-    m->reader = lax(v->reader);
+    m->run_end = message_text(v->run_end);
+    m->reader = message_text(v->reader);
     m->peak_memory_bytes = v->memory_bytes_peak;
     m->cpu_ns = v->cpu_ns;
     m->cached = v->cached;
     if (v->cached)
         m->source_episode = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)v->source_episode };
-    m->fault = lax(v->fault);
+    m->fault = message_text(v->fault);
     m->retryable = v->retryable;
     m->attempts = v->attempts;
     for (uint32_t i = 0; i < v->findings.count; i++)
-        findings[i] = lax(v->findings.items[i]);
+        findings[i] = message_text(v->findings.items[i]);
     m->n_findings = v->findings.count;
     m->findings = findings;
     m->output = (ProtobufCBinaryData){ v->output_len, (uint8_t *)(uintptr_t)v->output };
@@ -312,14 +270,14 @@ int wire_write_evaluate_response(struct buf *out, const char *request_id, const 
 {
     own_arena a = { 0 };
     Assay__V1__EvaluateResponse m = ASSAY__V1__EVALUATE_RESPONSE__INIT;
-    m.request_id = lax(request_id);
-    m.task_id = lax(task_id);
+    m.request_id = message_text(request_id);
+    m.task_id = message_text(task_id);
     m.episode_id = (ProtobufCBinaryData){ episode_id != NULL ? 16 : 0, (uint8_t *)(uintptr_t)episode_id };
     m.cursor = cursor;
     m.verdict = verdict_message(&a, v);
     if (m.verdict == NULL)
         return err_set(err, ERR_LIMIT, "verdict: out of memory");
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 static int read_verdict(struct verdict *out, struct arena *a, const Assay__V1__Verdict *m, struct err *err)
@@ -403,8 +361,8 @@ int wire_write_trajectory(struct buf *out, const struct trajectory_facts *f, str
     Assay__V1__Group g = ASSAY__V1__GROUP__INIT;
     own_message Assay__V1__Sample *sample = NULL;
     m.episode_id = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)f->episode_id };
-    m.request_id = lax(r->request_id);
-    m.task_id = lax(r->task_id);
+    m.request_id = message_text(r->request_id);
+    m.task_id = message_text(r->task_id);
     if (r->has_group) {
         g.id = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)r->group_id };
         g.want = r->group_want;
@@ -424,21 +382,21 @@ int wire_write_trajectory(struct buf *out, const struct trajectory_facts *f, str
         return err_set(err, ERR_LIMIT, "trajectory: out of memory");
     for (uint32_t i = 0; i < r->label_count; i++) {
         assay__v1__trajectory__labels_entry__init(&labels[i]);
-        labels[i].key = lax(r->labels[i].key);
-        labels[i].value = lax(r->labels[i].value);
+        labels[i].key = message_text(r->labels[i].key);
+        labels[i].value = message_text(r->labels[i].value);
         label_ptrs[i] = &labels[i];
     }
     m.n_labels = r->label_count;
     m.labels = label_ptrs;
     m.patch = (ProtobufCBinaryData){ r->patch_len, (uint8_t *)(uintptr_t)r->patch };
-    m.snapshot = lax(f->snapshot);
-    m.patched_tree = lax(f->patched_tree);
-    m.verdict_key = lax(f->verdict_key);
+    m.snapshot = message_text(f->snapshot);
+    m.patched_tree = message_text(f->patched_tree);
+    m.verdict_key = message_text(f->verdict_key);
     m.accepted_unix_ns = f->accepted_unix_ns;
     m.finished_unix_ns = f->finished_unix_ns;
     m.content_digest = (ProtobufCBinaryData){ sizeof r->content.bytes, (uint8_t *)(uintptr_t)r->content.bytes };
     m.timeout_s = (double)r->timeout_ns / 1e9;
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int wire_read_trajectory_head(struct trajectory_head *out, struct arena *a, const void *bytes, size_t n, struct err *err)
@@ -497,7 +455,7 @@ int wire_read_append(struct buf *out, const void *bytes, size_t n, const uint8_t
     t->episode_id = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)episode_id };
     t->finished_unix_ns = now_unix_ns;
     t->cursor = 0;
-    rc = wire_pack(out, t, err);
+    rc = message_pack(out, t, err);
     t->episode_id = was;
     return rc;
 }
@@ -507,7 +465,7 @@ int wire_write_append_response(struct buf *out, uint64_t cursor, const uint8_t e
     Assay__V1__AppendResponse m = ASSAY__V1__APPEND_RESPONSE__INIT;
     m.cursor = cursor;
     m.episode_id = (ProtobufCBinaryData){ 16, (uint8_t *)(uintptr_t)episode_id };
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 /* Concatenated encodings merge (protobuf encoding, "last one wins"): field 13, varint. */
@@ -584,14 +542,14 @@ int wire_add_listed(struct buf *out, const void *record, size_t n, uint64_t curs
             break;
     }
     int rc = buf_add(out, head, len, err);
-    return rc < 0 ? rc : wire_pack(out, m, err);
+    return rc < 0 ? rc : message_pack(out, m, err);
 }
 
 int wire_end_list(struct buf *out, uint64_t next_cursor, struct err *err)
 {
     Assay__V1__ListTrajectoriesResponse m = ASSAY__V1__LIST_TRAJECTORIES_RESPONSE__INIT;
     m.next_cursor = next_cursor;
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int wire_write_status(struct buf *out, const struct server_status *s, struct err *err)
@@ -602,6 +560,6 @@ int wire_write_status(struct buf *out, const struct server_status *s, struct err
     m.queue_len = s->queue_len;
     m.queue_max = s->queue_max;
     m.log_next_cursor = s->log_next_cursor;
-    m.version = lax(s->version);
-    return wire_pack(out, &m, err);
+    m.version = message_text(s->version);
+    return message_pack(out, &m, err);
 }

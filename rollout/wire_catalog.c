@@ -6,16 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static void free_done(void *pp)
-{
-    void *m;
-    memcpy(&m, pp, sizeof m);
-    wire_free(m);
-}
-#define own_message __attribute__((cleanup(free_done)))
-
-static char *lax(const char *s) { return (char *)(uintptr_t)(s != NULL ? s : ""); }
-
 int wire_read_import(struct import_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
 {
     own_message Assay__V1__ImportRequest *m = wire_unpack(&assay__v1__import_request__descriptor, "ImportRequest", bytes, n, err);
@@ -49,18 +39,18 @@ int wire_write_import(struct buf *out, const struct import_answer *ans, struct e
     for (uint32_t i = 0; i < ans->failure_count; i++) {
         assay__v1__import_failure__init(&f[i]);
         f[i].line = ans->failures[i].line;
-        f[i].id = lax(ans->failures[i].id);
-        f[i].code = lax(err_info(ans->failures[i].code)->name);
-        f[i].message = lax(ans->failures[i].message);
+        f[i].id = message_text(ans->failures[i].id);
+        f[i].code = message_text(err_info(ans->failures[i].code)->name);
+        f[i].message = message_text(ans->failures[i].message);
         fp[i] = &f[i];
     }
     m.n_failures = ans->failure_count;
     m.failures = fp;
     for (uint32_t i = 0; i < ans->notes.count; i++)
-        notes[i] = lax(ans->notes.items[i]);
+        notes[i] = message_text(ans->notes.items[i]);
     m.n_notes = ans->notes.count;
     m.notes = notes;
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int wire_read_get_task(struct get_task_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
@@ -76,28 +66,28 @@ int wire_read_get_task(struct get_task_request *out, struct arena *a, const void
 static void task_message(Assay__V1__Task *m, const struct task *t, bool whole, bool with_fix, char hex[DIGEST_HEX_SIZE])
 {
     assay__v1__task__init(m);
-    m->id = lax(t->id);
-    m->repo = lax(t->repo);
-    m->base_commit = lax(t->base_commit);
+    m->id = message_text(t->id);
+    m->repo = message_text(t->repo);
+    m->base_commit = message_text(t->base_commit);
     m->n_fail_to_pass = t->fail_to_pass.count;
     m->fail_to_pass = (char **)(uintptr_t)t->fail_to_pass.items;
     m->n_pass_to_pass = t->pass_to_pass.count;
     m->pass_to_pass = (char **)(uintptr_t)t->pass_to_pass.items;
-    m->test_cmd = lax(t->test_cmd);
-    m->reader = lax(t->reader);
-    m->environment = lax(t->environment);
+    m->test_cmd = message_text(t->test_cmd);
+    m->reader = message_text(t->reader);
+    m->environment = message_text(t->environment);
     m->timeout_s = t->timeout_s;
     m->memory_mb = t->memory_mb;
-    m->split = lax(t->split);
+    m->split = message_text(t->split);
     digest_hex(hex, &t->snapshot);
     m->snapshot = hex;
     if (whole) {
-        m->problem_statement = lax(t->problem_statement);
-        m->extra_json = lax(t->extra_json);
+        m->problem_statement = message_text(t->problem_statement);
+        m->extra_json = message_text(t->extra_json);
     }
     if (with_fix) {
-        m->patch = lax(t->patch);
-        m->test_patch = lax(t->test_patch);
+        m->patch = message_text(t->patch);
+        m->test_patch = message_text(t->test_patch);
     }
 }
 
@@ -106,7 +96,7 @@ int wire_write_task(struct buf *out, const struct task *t, bool with_fix, struct
     Assay__V1__Task m;
     char hex[DIGEST_HEX_SIZE];
     task_message(&m, t, true, with_fix, hex);
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int wire_read_list_tasks(struct list_tasks_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
@@ -140,8 +130,8 @@ int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t 
     }
     m.n_tasks = count;
     m.tasks = tp;
-    m.next = lax(next);
-    return wire_pack(out, &m, err);
+    m.next = message_text(next);
+    return message_pack(out, &m, err);
 }
 
 static int policy_facts_of(struct policy_facts *out, struct arena *a, const Assay__V1__PolicyVersion *p, struct err *err)
@@ -177,7 +167,7 @@ int wire_read_publish(struct policy_facts *out, struct buf *record, struct arena
     if (policy_facts_of(out, a, p, err) < 0)
         return err->code;
     p->created_unix_ns = now_unix_ns;
-    return wire_pack(record, p, err);
+    return message_pack(record, p, err);
 }
 
 int wire_read_policy(struct policy_facts *out, struct arena *a, const void *record, size_t n, struct err *err)
@@ -201,5 +191,5 @@ int wire_write_publish_response(struct buf *out, uint64_t version, struct err *e
 {
     Assay__V1__PublishResponse m = ASSAY__V1__PUBLISH_RESPONSE__INIT;
     m.version = version;
-    return wire_pack(out, &m, err);
+    return message_pack(out, &m, err);
 }

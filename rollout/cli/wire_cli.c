@@ -3,6 +3,7 @@
 #include "assay/v1/catalog.pb-c.h"
 #include "assay/v1/rollout.pb-c.h"
 #include "assay/v1/trajectory.pb-c.h"
+#include "proto/message.h"
 #include <string.h>
 
 /* A message is unpacked into the arena, which frees it; protobuf-c never reallocates. */
@@ -25,29 +26,11 @@ static void *unpack(const ProtobufCMessageDescriptor *d, struct arena *a, const 
     return m;
 }
 
-static int pack(struct buf *out, const void *message, struct err *err)
-{
-    size_t n = protobuf_c_message_get_packed_size(message);
-    if (n == 0)
-        return 0;
-    uint8_t *p = buf_reserve(out, n, err);
-    if (p == NULL)
-        return err->code;
-    protobuf_c_message_pack(message, p);
-    out->len += n;
-    return 0;
-}
-
 static int no_memory(struct err *err)
 {
     return err_set(err, ERR_LIMIT, "out of memory");
 }
 
-/* protobuf-c takes writable strings and only reads them when it packs. */
-static char *loan(const char *s)
-{
-    return (char *)(uintptr_t)s;
-}
 static ProtobufCBinaryData loan_bytes(const void *bytes, size_t n)
 {
     return (ProtobufCBinaryData){ .len = n, .data = (uint8_t *)(uintptr_t)bytes };
@@ -134,8 +117,8 @@ int ask_evaluate(struct buf *out, const struct evaluate_ask *q, struct err *err)
 {
     own_arena a = { 0 };
     Assay__V1__EvaluateRequest m = ASSAY__V1__EVALUATE_REQUEST__INIT;
-    m.request_id = loan(q->request_id);
-    m.task_id = loan(q->task_id);
+    m.request_id = message_text(q->request_id);
+    m.task_id = message_text(q->task_id);
     m.patch = loan_bytes(q->patch, q->patch_len);
     m.fresh = q->fresh;
     m.priority = 1;                         /* a person waits for it */
@@ -146,19 +129,19 @@ int ask_evaluate(struct buf *out, const struct evaluate_ask *q, struct err *err)
         return no_memory(err);
     for (size_t i = 0; i < q->label_count; i++) {
         entries[i] = (Assay__V1__EvaluateRequest__LabelsEntry)ASSAY__V1__EVALUATE_REQUEST__LABELS_ENTRY__INIT;
-        entries[i].key = loan(q->labels[i].key);
-        entries[i].value = loan(q->labels[i].value);
+        entries[i].key = message_text(q->labels[i].key);
+        entries[i].value = message_text(q->labels[i].value);
         rows[i] = &entries[i];
     }
     m.n_labels = q->label_count;
     m.labels = rows;
-    return pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int ask_status(struct buf *out, struct err *err)
 {
     Assay__V1__StatusRequest m = ASSAY__V1__STATUS_REQUEST__INIT;
-    return pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int ask_subscribe(struct buf *out, uint64_t cursor, bool follow, const char *task_prefix, struct err *err)
@@ -166,15 +149,15 @@ int ask_subscribe(struct buf *out, uint64_t cursor, bool follow, const char *tas
     Assay__V1__SubscribeRequest m = ASSAY__V1__SUBSCRIBE_REQUEST__INIT;
     m.cursor = cursor;
     m.follow = follow;
-    m.task_prefix = loan(task_prefix);
-    return pack(out, &m, err);
+    m.task_prefix = message_text(task_prefix);
+    return message_pack(out, &m, err);
 }
 
 int ask_trajectory(struct buf *out, const uint8_t episode_id[16], struct err *err)
 {
     Assay__V1__GetTrajectoryRequest m = ASSAY__V1__GET_TRAJECTORY_REQUEST__INIT;
     m.episode_id = loan_bytes(episode_id, 16);
-    return pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int ask_trajectories(struct buf *out, uint64_t cursor, uint32_t limit, const char *task_id, struct err *err)
@@ -182,8 +165,8 @@ int ask_trajectories(struct buf *out, uint64_t cursor, uint32_t limit, const cha
     Assay__V1__ListTrajectoriesRequest m = ASSAY__V1__LIST_TRAJECTORIES_REQUEST__INIT;
     m.cursor = cursor;
     m.limit = limit;
-    m.task_id = loan(task_id);
-    return pack(out, &m, err);
+    m.task_id = message_text(task_id);
+    return message_pack(out, &m, err);
 }
 
 int ask_import(struct buf *out, const void *jsonl, size_t n, const char *repos_dir, const char *source,
@@ -191,28 +174,28 @@ int ask_import(struct buf *out, const void *jsonl, size_t n, const char *repos_d
 {
     Assay__V1__ImportRequest m = ASSAY__V1__IMPORT_REQUEST__INIT;
     m.jsonl = loan_bytes(jsonl, n);
-    m.repos_dir = loan(repos_dir);
-    m.source = loan(source);
+    m.repos_dir = message_text(repos_dir);
+    m.source = message_text(source);
     m.first_line = first_line;
-    return pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int ask_task(struct buf *out, const char *id, bool with_fix, struct err *err)
 {
     Assay__V1__GetTaskRequest m = ASSAY__V1__GET_TASK_REQUEST__INIT;
-    m.id = loan(id);
+    m.id = message_text(id);
     m.with_fix = with_fix;
-    return pack(out, &m, err);
+    return message_pack(out, &m, err);
 }
 
 int ask_tasks(struct buf *out, const char *after, uint32_t limit, const char *repo, const char *prefix, struct err *err)
 {
     Assay__V1__ListTasksRequest m = ASSAY__V1__LIST_TASKS_REQUEST__INIT;
-    m.after = loan(after);
+    m.after = message_text(after);
     m.limit = limit;
-    m.repo = loan(repo);
-    m.prefix = loan(prefix);
-    return pack(out, &m, err);
+    m.repo = message_text(repo);
+    m.prefix = message_text(prefix);
+    return message_pack(out, &m, err);
 }
 
 /* --- answers --- */
