@@ -3,6 +3,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/mount.h"
+#include "sandbox/net.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -41,7 +42,7 @@ static void tell(int sock, uint32_t kind, int fd, int rc, const struct err *why)
 static pid_t spawn(int cgroup, int *out_pidfd)
 {
     struct clone_args args = {
-        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD |
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PIDFD |
                  (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD, .cgroup = (uint64_t)(cgroup >= 0 ? cgroup : 0),
     };
@@ -50,6 +51,7 @@ static pid_t spawn(int cgroup, int *out_pidfd)
 
 void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
 {
+    static struct net net;
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "keeper");
@@ -59,7 +61,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
         err = *why;
     else if (keep_fds(kit) < 0)
         rc = err_sys(&err, ERR_SYS, "keeper: descriptors");
-    else
+    else if ((rc = net_init(&net, &err)) == 0)
         rc = mount_keeper(kit, &err);
     for (;;) {
         struct order o;
@@ -72,11 +74,16 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
             tell(kit->sock, NOTE_READY, -1, rc, &err);
             continue;
         }
+        if (!net_unused(&net) && net_fresh(&net, &bad) < 0) {
+            tell(kit->sock, NOTE_READY, -1, bad.code, &bad);
+            continue;
+        }
         int pidfd = -1;
         pid_t pid = spawn(cgroup, &pidfd);
         if (pid == 0) {
             if (cgroup >= 0)
                 close(give_fd(&cgroup));
+            close(net.proc);
             launcher_main(kit);
         }
         if (pid < 0) {

@@ -19,12 +19,10 @@
 #include "sandbox/mount.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -42,16 +40,6 @@ struct launcher {
     int reaper_fd, agent_fd;        /* pidfds */
     int sock;                       /* to the agent */
 };
-
-static int loopback_up(struct err *err)
-{
-    /* Raising lo gives it 127.0.0.1 and ::1; there is no other device in the namespace. */
-    own_fd s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-    if (s < 0 || ioctl(s, SIOCSIFFLAGS, &r) < 0)
-        return err_sys(err, ERR_SYS, "loopback");
-    return 0;
-}
 
 static int await_answer(int sock, struct err *err)
 {
@@ -290,7 +278,7 @@ void launcher_main(const struct kit *kit)
     prctl(PR_SET_NAME, "launcher");
     signal(SIGPIPE, SIG_IGN);
     l.self = pidfd_open(getpid(), 0);
-    int rc = l.self < 0 ? err_sys(&err, ERR_SYS, "pidfd") : loopback_up(&err);
+    int rc = l.self < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
     if (rc == 0)
