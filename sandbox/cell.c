@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -55,11 +56,16 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
-    close_range(0, ~0u, 0);
-    if (rc < 0)
+    char byte;
+    int fds[FRAME_FDS_MAX], nfds;
+    if (rc < 0 || frame_recv(3, &byte, 1, fds, &nfds, &err) != 1 || nfds != 1)
         _exit(1);
-    for (;;)
-        pause();
+    if (dup2(fds[0], 0) < 0 || close_range(1, ~0u, 0) < 0)
+        _exit(1);
+    struct pollfd agent = { .fd = 0, .events = POLLIN };
+    while (poll(&agent, 1, -1) <= 0)
+        ;
+    _exit(0);
 }
 
 static void limit(int what, uint64_t value)
@@ -73,7 +79,7 @@ static void limit(int what, uint64_t value)
     setrlimit(what, &r);
 }
 
-static void limits(const struct cell_order *o)
+static void usual_limits(void)
 {
     struct rlimit no_core = { 0, 0 };
     setrlimit(RLIMIT_CORE, &no_core);
@@ -81,6 +87,10 @@ static void limits(const struct cell_order *o)
     limit(RLIMIT_MEMLOCK, 64 << 20);
     limit(RLIMIT_MSGQUEUE, 819200);
     limit(RLIMIT_SIGPENDING, 4096);
+}
+
+static void given_limits(const struct cell_order *o)
+{
     limit(RLIMIT_FSIZE, o->file_bytes);
     limit(RLIMIT_AS, o->memory_bytes);
     limit(RLIMIT_CPU, o->cpu_s);
@@ -95,14 +105,30 @@ static bool same_name(const char *a, const char *b)
 
 /* The sandbox's own files are in the way, as an earlier command or the image left them: that is how this command ends,
  * as a shell would tell it, and no failure of ours. */
-_Noreturn static void unable(int out, const char *what)
+_Noreturn static void unable(const char *what)
 {
-    dprintf(out, "sandbox: %s: %s\n", what, strerror(errno));
+    dprintf(1, "sandbox: %s: %s\n", what, strerror(errno));
     _exit(126);
 }
 
+/* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
+static int prepare(void)
+{
+    usual_limits();
+    prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
+    own_fd adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (adj >= 0 && write(adj, "1000", 4) < 0)
+        errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
+    own_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (null < 0 || fcntl(null, F_SETFL, 0) < 0 || (null > 0 ? dup2(null, 0) : fcntl(null, F_SETFD, 0)) < 0)
+        return errno;
+    if (null == 0)
+        (void)give_fd(&null);
+    return 0;
+}
+
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, int command, int out, struct err *err)
+static int run(const struct cell_order *o, int command, int null_errno, struct err *err)
 {
     struct stat st;
     if (fstat(command, &st) < 0 || st.st_size < 1)
@@ -128,26 +154,20 @@ static int run(const struct cell_order *o, int command, int out, struct err *err
         env[at] = s;                    /* a given name replaces a fixed one, the last one wins */
         n += at == n;
     }
-    limits(o);
-    prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
-    int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (adj >= 0 && write(adj, "1000", 4) < 0)
-        adj = -1;                       /* only makes the choice of the kernel's victim less sharp */
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (null < 0)
-        unable(out, "/dev/null");
+    given_limits(o);
+    errno = null_errno;
+    if (null_errno != 0)
+        unable("/dev/null");
     if (chdir(SANDBOX_WORK_DIR) < 0)
-        unable(out, SANDBOX_WORK_DIR);
-    if (fcntl(null, F_SETFL, 0) < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
-        return err_sys(err, ERR_SYS, "command: descriptors");
+        unable(SANDBOX_WORK_DIR);
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     umask(022);
     const char *argv[] = { "sh", "-c", text, NULL };
     execve("/bin/sh", (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
-    unable(1, "/bin/sh");
+    unable("/bin/sh");
 }
 
-void cell_agent(const struct kit *kit, int sock)
+void cell_agent(const struct kit *kit, int sock, int out)
 {
     struct err err = { 0 };
     prctl(PR_SET_NAME, "agent");
@@ -157,9 +177,10 @@ void cell_agent(const struct kit *kit, int sock)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, &err);
-    if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
+    if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
     sock = 3;
+    int null_errno = rc == 0 ? prepare() : 0;
     answer(sock, rc, &err);
     while (rc == 0) {
         struct cell_order o;
@@ -176,8 +197,8 @@ void cell_agent(const struct kit *kit, int sock)
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
         } else if (o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
-        } else if (o.kind == CELL_RUN && nfds == 2) {
-            done = run(&o, fds[0], fds[1], &err);
+        } else if (o.kind == CELL_RUN && nfds == 1) {
+            done = run(&o, fds[0], null_errno, &err);
         } else {
             _exit(1);
         }

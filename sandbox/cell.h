@@ -2,10 +2,12 @@
  * cell.h - the two processes inside a sandbox that are ours, both without any privilege.
  *
  * The reaper is pid 1 of a run's pid namespace: it mounts that namespace's /proc, drops all rights,
- * and sleeps; the kernel reaps orphans for it, and its death is the death of everything in the run.
+ * and waits for the agent's end; the kernel reaps orphans for it, and its death is the death of
+ * everything in the run.
  * The agent is the second process: it does what must be done with the sandbox's own rights
  * (write the edits into the tree, read report files out of it) and at last becomes the command.
- * Both speak to the launcher only; foreign code never holds their sockets.
+ * What can be done for that before the command is known, it does before it answers.
+ * Foreign code never holds their sockets.
  */
 #pragma once
 #include "sandbox/order.h"
@@ -15,16 +17,17 @@ enum cell_kind {
     CELL_EDITS = 1,         /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
-    CELL_RUN,               /* fds: command memfd, write end of the output pipe */
+    CELL_RUN,               /* fd: command memfd */
 };
 
 struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
-/* Never return. `sock` is the only descriptor that stays open. The agent answers once when it is ready. */
+/* Never return. Each answers once when it is ready. The reaper gets a pidfd of the agent after that, and ends when it ends.
+ * `sock` stays open and no other descriptor does, but for the agent's standard output and error, which is `out`. */
 struct world;
 _Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
-_Noreturn void cell_agent(const struct kit *kit, int sock);
+_Noreturn void cell_agent(const struct kit *kit, int sock, int out);
 
 /* The agent's work; each in a file of its own. */
 MUST_CHECK int edits_apply(int tree, int edits, struct err *err);

@@ -3,12 +3,13 @@
  *
  *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = reaper + agent of the coming run
  *   ORDER_ACQUIRE: tree, size, edits -> NOTE_ACQUIRED
- *   ORDER_RUN: agent becomes the command -> NOTE_ENDED
+ *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
+ *   ORDER_CREW: for the next run
  *
- * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it
- * all that is left in its pid namespace; only after its death is the rest of the output read and
- * the end told. A fresh crew is made when one is needed again.
+ * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
+ * that is left in its pid namespace; only after its death is the rest of the output read and the
+ * end told. A fresh crew is made when one is needed again.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -39,6 +40,8 @@ struct launcher {
     pid_t reaper, agent;            /* 0: none */
     int reaper_fd, agent_fd;        /* pidfds */
     int sock;                       /* to the agent */
+    int output;                     /* read end of its output; -1: all have closed it */
+    bool over;                      /* more output than allowed: killed for it */
 };
 
 static int await_answer(int sock, struct err *err)
@@ -58,7 +61,7 @@ static int await_answer(int sock, struct err *err)
     return a.rc;
 }
 
-/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
+/* Kill and reap what the last run left, but not its output. The agent goes first: the namespace cannot end before it is reaped. */
 static void crew_end(struct launcher *l, int *out_status)
 {
     int status = 0;
@@ -78,13 +81,15 @@ static void crew_end(struct launcher *l, int *out_status)
     }
     if (l->sock >= 0)
         close(l->sock);
+    if (l->output >= 0)
+        close(l->output);
     l->reaper = l->agent = 0;
-    l->sock = -1;
+    l->sock = l->output = -1;
     if (out_status != NULL)
         *out_status = status;
 }
 
-static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, int fd)
+static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
 {
     struct err err;
     n->rc = rc;
@@ -92,13 +97,19 @@ static void tell(struct launcher *l, struct note *n, int rc, const struct err *w
         n->sys = why->sys;
         memcpy(n->msg, why->msg, sizeof n->msg);
     }
-    if (frame_send(l->kit->sock, n, sizeof *n, &fd, fd >= 0, &err) < 0)
+    if (frame_send(l->kit->sock, n, sizeof *n, fds, nfds, &err) < 0)
         _exit(1);
+}
+
+static void close_both(const int pair[2])
+{
+    close(pair[0]);
+    close(pair[1]);
 }
 
 static int crew_start(struct launcher *l, struct err *err)
 {
-    int pair[2], first[2];
+    int pair[2], first[2], pipe[2];
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
@@ -107,10 +118,20 @@ static int crew_start(struct launcher *l, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, first) < 0)
         return err_sys(err, ERR_SYS, "socket");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        close(first[0]);
-        close(first[1]);
+        close_both(first);
         return err_sys(err, ERR_SYS, "socket");
     }
+    /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
+    int rc = pipe2(pipe, O_CLOEXEC);
+    if (rc < 0 || fchown(pipe[1], l->kit->uid, l->kit->uid) < 0 || fcntl(pipe[0], F_SETFL, O_NONBLOCK) < 0) {
+        err_sys(err, ERR_SYS, "output pipe");
+        if (rc == 0)
+            close_both(pipe);
+        close_both(first);
+        close_both(pair);
+        return err->code;
+    }
+    l->over = false;
     l->reaper = fork();
     if (l->reaper == 0)
         cell_reaper(l->kit, &l->world, first[1]);
@@ -118,16 +139,20 @@ static int crew_start(struct launcher *l, struct err *err)
         l->reaper_fd = pidfd_open(l->reaper, 0);
         l->agent = fork();
         if (l->agent == 0)
-            cell_agent(l->kit, pair[1]);
+            cell_agent(l->kit, pair[1], pipe[1]);
         if (l->agent > 0)
             l->agent_fd = pidfd_open(l->agent, 0);
     }
-    int rc = l->reaper < 0 || l->agent < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
+    rc = l->reaper < 0 || l->agent < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
     close(first[1]);
     close(pair[1]);
+    close(pipe[1]);
     l->sock = pair[0];
+    l->output = pipe[0];
     if (rc == 0)
         rc = await_answer(first[0], err);
+    if (rc == 0)
+        rc = frame_send(first[0], "", 1, &l->agent_fd, 1, err);
     if (rc == 0)
         rc = await_answer(l->sock, err);
     close(first[0]);
@@ -136,7 +161,7 @@ static int crew_start(struct launcher *l, struct err *err)
     if (rc < 0)
         crew_end(l, NULL);
     else
-        tell(l, &crew, 0, NULL, l->reaper_fd);
+        tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, 2);
     return rc;
 }
 
@@ -206,73 +231,83 @@ static bool take_output(struct ring *ring, int pipe_fd)
     return true;
 }
 
-static int run(struct launcher *l, int command, struct note *n, struct err *err)
+/* Some output of the command, or its end. */
+static void output(struct launcher *l)
 {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, ERR_SYS, "output pipe");
-    own_fd in = ends[0], out = ends[1];
-    /* Readable and writable again through /dev/stdout, whose owner is asked. */
-    if (fchown(out, l->kit->uid, l->kit->uid) < 0)
-        return err_sys(err, ERR_SYS, "output pipe");
-    fcntl(in, F_SETFL, O_NONBLOCK);
-    l->kit->ring->total = 0;
-    const bool bare = l->kit->enforced_by == 0;
-    struct cell_order c = {
-        .kind = CELL_RUN, .file_bytes = l->limits.file_bytes, .memory_bytes = bare ? l->limits.memory_bytes : 0,
-        .cpu_s = bare ? (l->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? l->limits.pids : 0,
-    };
-    int rc = l->agent > 0 ? 0 : crew_start(l, err);
-    if (rc < 0)
-        return rc;
-    n->began_ns = clock_mono_ns();
-    rc = ask_agent(l, &c, (int[]){ command, out }, 2, err);
-    close(give_fd(&out));
-    bool over = false, open = true;
-    struct pollfd p[2] = { { .fd = l->agent_fd, .events = POLLIN }, { .fd = in, .events = POLLIN } };
-    while (rc == 0) {
-        if (poll(p, 2, -1) < 0 && errno != EINTR) {
-            rc = err_sys(err, ERR_SYS, "wait for the command");
-        } else if (p[0].revents != 0) {
-            break;
-        } else if (p[1].revents != 0) {
-            open = take_output(l->kit->ring, in);
-            if (!open)
-                p[1].fd = -1;                   /* everyone closed it: the end comes by the pidfd */
-            if (!over && l->kit->ring->total > l->limits.output_bytes) {
-                over = true;
-                pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-            }
-        }
+    if (!take_output(l->kit->ring, l->output)) {
+        close(l->output);                       /* everyone closed it: the end comes by the pidfd */
+        l->output = -1;
     }
-    n->ended_ns = clock_mono_ns();
+    if (!l->over && l->kit->ring->total > l->kit->ring->max) {
+        l->over = true;
+        pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
+    }
+}
+
+/* The agent is dead, as the command or before it became that. */
+static void ended(struct launcher *l)
+{
+    struct note n = { .kind = NOTE_ENDED, .ended_ns = clock_mono_ns() };
+    struct err err = { 0 };
     /* The agent's socket closes at exec; an answer there means that there was none. */
     struct pollfd said = { .fd = l->sock, .events = POLLIN };
-    if (rc == 0 && poll(&said, 1, 0) > 0 && (said.revents & POLLIN)) {
+    int rc = 0;
+    if (poll(&said, 1, 0) > 0 && (said.revents & POLLIN)) {
         struct err why = { 0 };
         if (await_answer(l->sock, &why) < 0 && why.code != ERR_LOST) {
-            *err = why;
+            err = why;
             rc = why.code;
         }
     }
-    crew_end(l, &n->status);
-    /* Killed by the jail, or for its memory, before it had even become the command: that is an end like another. */
-    if (rc == ERR_LOST && WIFSIGNALED(n->status) && WTERMSIG(n->status) == SIGKILL)
-        rc = 0;
-    while (open) {
+    own_fd rest = l->output;
+    l->output = -1;
+    crew_end(l, &n.status);
+    for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
-        open = take_output(l->kit->ring, in) && l->kit->ring->total != was;
+        more = take_output(l->kit->ring, rest) && l->kit->ring->total != was;
     }
     struct stat st;
     struct statfs fs;
-    n->report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
-    n->disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
-    return rc;
+    n.report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
+    n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
+    tell(l, &n, rc, &err, NULL, 0);
+}
+
+/* One order of the jail. False: it is gone. */
+static bool obey(struct launcher *l)
+{
+    struct order o;
+    struct note n = { 0 };
+    struct err err = { 0 };
+    int fds[FRAME_FDS_MAX], nfds, done;
+    if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
+        return false;
+    if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
+        n.kind = NOTE_ACQUIRED;
+        done = acquire(l, &o, fds, &err);
+    } else if (o.kind == ORDER_CREW && nfds == 0) {
+        n.kind = NOTE_ENDED;
+        done = l->agent > 0 ? 0 : crew_start(l, &err);
+        if (done == 0)
+            return true;                        /* NOTE_CREW is told */
+    } else if (o.kind == ORDER_COLLECT && nfds == 1) {
+        struct cell_order c = { .kind = CELL_COLLECT };
+        n.kind = NOTE_COLLECTED;
+        done = ask_agent(l, &c, (int[]){ l->world.report, fds[0] }, 2, &err);
+        if (done == 0)
+            done = await_answer(l->sock, &err);
+    } else {
+        return false;
+    }
+    for (int i = 0; i < nfds; i++)
+        close(fds[i]);
+    tell(l, &n, done, &err, NULL, 0);
+    return true;
 }
 
 void launcher_main(const struct kit *kit)
 {
-    struct launcher l = { .kit = kit, .reaper_fd = -1, .agent_fd = -1, .sock = -1 };
+    struct launcher l = { .kit = kit, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
@@ -286,32 +321,20 @@ void launcher_main(const struct kit *kit)
     if (rc == 0)
         rc = crew_start(&l, &err);
     struct note ready = { .kind = NOTE_READY };
-    tell(&l, &ready, rc, &err, -1);
+    tell(&l, &ready, rc, &err, NULL, 0);
     while (rc == 0) {
-        struct order o;
-        struct note n = { 0 };
-        int fds[FRAME_FDS_MAX], nfds;
-        if (frame_recv(kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
+        struct pollfd p[3] = {
+            { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
+            { .fd = l.output, .events = POLLIN },
+        };
+        if (poll(p, 3, -1) < 0 && errno != EINTR)
             break;
-        int done;
-        if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
-            n.kind = NOTE_ACQUIRED;
-            done = acquire(&l, &o, fds, &err);
-        } else if (o.kind == ORDER_RUN && nfds == 1) {
-            n.kind = NOTE_ENDED;
-            done = run(&l, fds[0], &n, &err);
-        } else if (o.kind == ORDER_COLLECT && nfds == 1) {
-            struct cell_order c = { .kind = CELL_COLLECT };
-            n.kind = NOTE_COLLECTED;
-            done = ask_agent(&l, &c, (int[]){ l.world.report, fds[0] }, 2, &err);
-            if (done == 0)
-                done = await_answer(l.sock, &err);
-        } else {
+        if (p[1].revents != 0)
+            ended(&l);
+        else if (p[2].revents != 0)
+            output(&l);
+        else if (p[0].revents != 0 && !obey(&l))
             break;
-        }
-        for (int i = 0; i < nfds; i++)
-            close(fds[i]);
-        tell(&l, &n, done, &err, -1);
     }
     _exit(1);
 }

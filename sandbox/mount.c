@@ -15,8 +15,6 @@
 #ifndef MOUNT_ATTR_IDMAP
 #define MOUNT_ATTR_IDMAP 0x00100000
 #endif
-#define STORE_BYTES_FIRST ((uint64_t)256 << 20)
-#define STORE_INODES_FIRST UINT64_C(100000)
 #define CLONE_FLAGS (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
 
 /* The root beside the host's layers: name, mode, owned by uid 0 inside? Made once per keeper, a lower layer of every root. */
@@ -273,10 +271,13 @@ static int store_dir(int store, const char *name, mode_t mode, int root, const c
 
 int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
-    static const char *const options[][2] = { { "size", "256m" }, { "nr_inodes", "100000" }, { "mode", "0755" }, { NULL, NULL } };
+    char size[32], count[32];
+    const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
     static const char *const dirs[] = { "up", "work", "lower", "masks" };
-    *w = (struct world){ .store = -1, .report = -1, .disk_bytes = STORE_BYTES_FIRST, .disk_inodes = STORE_INODES_FIRST };
+    *w = (struct world){ .store = -1, .report = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
+    snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     umask(0);
     own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
     int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);

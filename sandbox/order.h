@@ -3,7 +3,8 @@
  *
  * One socket per slot. At its other end sits the keeper (keeper.c), which lives as long as the
  * jail and forks one launcher per sandbox; while a launcher lives it does the reading. The jail
- * never sends to a launcher that it has begun to kill.
+ * never sends to a launcher that it has begun to kill. With each crew the jail gets a socket to its
+ * agent: the command goes there straight, and the launcher learns of a run by its output and its end.
  */
 #pragma once
 #include "sandbox/grant.h"
@@ -13,7 +14,7 @@
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
     ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
-    ORDER_RUN,              /* fd: command memfd */
+    ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
 };
 
@@ -22,8 +23,8 @@ enum note_kind {
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
     NOTE_READY,             /* launcher: world built; rc */
     NOTE_ACQUIRED,          /* launcher: rc */
-    NOTE_CREW,              /* launcher: fd = pidfd of pid 1 of the coming run; killing it ends the run */
-    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped */
+    NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
+    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */
     NOTE_COLLECTED,         /* launcher: rc */
 };
 
@@ -38,12 +39,14 @@ struct note {
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
-    uint64_t began_ns, ended_ns;
+    uint64_t ended_ns;
     char msg[ERR_MSG_SIZE];
 };
 
-/* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). */
+/* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). The jail sets the first
+ * two before the run. */
 struct ring {
+    uint64_t max;               /* beyond it the run ends */
     uint64_t total;             /* bytes printed so far */
     uint8_t  head[SANDBOX_OUTPUT_KEEP];
     uint8_t  tail[SANDBOX_OUTPUT_KEEP];     /* byte n >= KEEP of the output lies at (n - KEEP) % KEEP */
@@ -65,5 +68,5 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     struct ring *ring;
     struct sock_fprog filter;
     struct plan plan;
-    int      enforced_by;       /* 0: limits fall to rlimits */
+    uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
 };

@@ -1,5 +1,6 @@
 /* slot.c - see slot.h. */
 #include "sandbox/slot.h"
+#include "sandbox/cell.h"
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/own.h"
@@ -24,6 +25,13 @@ static void drop_fd(int *fd)
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
+}
+
+static void drop_crew(struct slot *s)
+{
+    drop_fd(&s->run_fd);
+    drop_fd(&s->agent);
+    drop_fd(&s->command);
 }
 
 static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, const struct err *why)
@@ -73,13 +81,21 @@ void slot_make(struct jail *j, struct slot *s)
     order(s, &o, &s->cgroup.dir, s->cgroup.dir >= 0);
 }
 
-int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own, const struct sandbox_limits *limits,
-                 struct err *err)
+int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
+                 const struct sandbox_limits *limits, struct err *err)
 {
     s->limits = *limits;
     int rc = cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
+    if (nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+        s->state = SLOT_HELD;                       /* it is what was asked for */
+        s->deadline_ns = 0;
+        answer(j, s, GRANT_ACQUIRED, 0, NULL);
+        return 0;
+    }
+    if (which & GRANT_FD_ROOT)
+        drop_crew(s);                               /* the launcher ends it: it was made for the other root */
     struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
@@ -87,12 +103,36 @@ int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, bool 
     return 0;
 }
 
+/* Hand the waiting command to the agent. From here on it may run. */
+static void start(struct slot *s)
+{
+    const bool bare = s->cgroup.host->version == 0;
+    struct cell_order c = {
+        .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
+        .cpu_s = bare ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
+    };
+    struct err err;
+    s->kit.ring->total = 0;
+    s->kit.ring->max = s->limits.output_bytes;
+    s->began_ns = clock_mono_ns();
+    /* Where the agent is dead already, the launcher tells so. */
+    if (frame_send(s->agent, &c, sizeof c, &s->command, 1, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
+        kill(s->keeper, SIGKILL);
+    drop_fd(&s->agent);
+    drop_fd(&s->command);
+}
+
 void slot_run(struct jail *j, struct slot *s, int command)
 {
+    struct err err;
     if (s->state == SLOT_DEAD) {
-        struct err err;
         err_set(&err, ERR_LOST, "the sandbox died: acquire another");
         answer(j, s, GRANT_DONE, ERR_LOST, &err);
+        return;
+    }
+    s->command = fcntl(command, F_DUPFD_CLOEXEC, 0);
+    if (s->command < 0) {
+        answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
         return;
     }
     cgroup_peak_reset(&s->cgroup);
@@ -100,13 +140,18 @@ void slot_run(struct jail *j, struct slot *s, int command)
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
+    s->began_ns = now;
     s->wall_end_ns = now + s->limits.wall_ns;
     s->cpu_end_ns = s->before.cpu_ns + s->limits.cpu_ns;
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
-    struct order o = { .kind = ORDER_RUN };
-    order(s, &o, &command, 1);
+    if (s->agent >= 0) {
+        start(s);
+    } else {
+        struct order o = { .kind = ORDER_CREW };
+        order(s, &o, NULL, 0);
+    }
 }
 
 void slot_kill(struct slot *s, enum slot_reason why)
@@ -116,6 +161,7 @@ void slot_kill(struct slot *s, enum slot_reason why)
     s->state = SLOT_DRAIN;
     s->reason = why;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    drop_fd(&s->command);
     if (s->run_fd >= 0)                         /* else it is killed as soon as it is known */
         pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
@@ -123,7 +169,7 @@ void slot_kill(struct slot *s, enum slot_reason why)
 void slot_scrub(struct jail *j, struct slot *s)
 {
     s->state = SLOT_SCRUB;
-    drop_fd(&s->run_fd);
+    drop_crew(s);
     drop_fd(&s->report_fd);
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     if (s->launcher_fd >= 0)
@@ -208,7 +254,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     struct sandbox_result *r = &a.result;
     cgroup_usage(&s->cgroup, &used);
     judge(s, &used, r);
-    r->wall_ns = be_sure(s->end.ended_ns, s->end.began_ns);
+    r->wall_ns = be_sure(s->end.ended_ns, s->began_ns);
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
     r->enforced_by = s->cgroup.host->version;
@@ -259,7 +305,7 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
 static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
-    drop_fd(&s->run_fd);
+    drop_crew(s);
     enum slot_state was = s->state;
     if (was == SLOT_SCRUB) {
         slot_make(j, s);
@@ -280,7 +326,7 @@ static void launcher_gone(struct jail *j, struct slot *s)
         slot_scrub(j, s);
     } else if (was == SLOT_RUNNING || was == SLOT_DRAIN || was == SLOT_COLLECT) {
         if (used.oom_kills > s->before.oom_kills) {
-            s->end = (struct note){ .status = SIGKILL, .began_ns = 0, .ended_ns = 0 };
+            s->end = (struct note){ .status = SIGKILL, .ended_ns = s->began_ns };
             drop_fd(&s->report_fd);
             finish(j, s, SLOT_DEAD);
         } else {
@@ -327,19 +373,23 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         return 0;
     case NOTE_CREW:
-        if (nfds != 1)
+        if (nfds != 2)
             break;
         drop_fd(&s->run_fd);
+        drop_fd(&s->agent);
         s->run_fd = fds[0];
-        fds[0] = -1;
+        s->agent = fds[1];
+        fds[0] = fds[1] = -1;
         if (s->state == SLOT_DRAIN)
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+        else if (s->state == SLOT_RUNNING && s->command >= 0)
+            start(s);
         return 0;
     case NOTE_ENDED:
+        drop_crew(s);                           /* outside a run: the kernel took it, for memory; the next run has a new one made */
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;
-        drop_fd(&s->run_fd);
         if (n->rc < 0) {
             s->state = SLOT_HELD;
             fail(j, s, n, GRANT_DONE);

@@ -28,10 +28,11 @@ struct slot {
     pid_t keeper;
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
+    int agent, command;             /* socket to the agent of the next run; command that waits for one; -1: none */
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
-    uint64_t wall_end_ns, cpu_end_ns;
+    uint64_t began_ns, wall_end_ns, cpu_end_ns;
     struct cgroup_usage before;     /* at the start of the run */
     struct note end;                /* how it ended, kept while the report is collected */
     int report_fd;
@@ -44,7 +45,7 @@ void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfd
 MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
-MUST_CHECK int slot_acquire(struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
+MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
 void slot_run(struct jail *j, struct slot *s, int command);
 void slot_kill(struct slot *s, enum slot_reason why);
