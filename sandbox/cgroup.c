@@ -242,7 +242,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -326,6 +326,8 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     if (s->host->version == 0)
         return 0;
     if (limits == NULL) {
+        s->memory_bytes = 0;
+        s->pids = s->cpu_percent = 0;
         put(s->memsw_limit, open_end);
         if (put(s->memory_limit, open_end) < 0 || put(s->pids_max, "max") < 0)
             return err_sys(err, ERR_SYS, "open limits of slot %u", s->slot);
@@ -335,17 +337,27 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
             put(s->force_empty, "0");
         return 0;
     }
-    /* v1: memory + swap may never be below memory, so it goes first when growing and last when shrinking. */
-    put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
-    if (put_number(s->memory_limit, limits->memory_bytes) < 0)
-        return err_sys(err, ERR_SYS, "memory limit of %llu bytes", (unsigned long long)limits->memory_bytes);
-    put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
-    if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS(v2)) < 0)
-        return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
-    char quota[48];
-    uint64_t us = (uint64_t)limits->cpu_percent * 1000;     /* of a period of 100 ms */
-    snprintf(quota, sizeof quota, v2 ? "%llu 100000" : "%llu", (unsigned long long)us);
-    put(s->cpu_quota, quota);
+    if (s->memory_bytes != limits->memory_bytes) {
+        /* v1: memory + swap may never be below memory, so it goes first when growing and last when shrinking. */
+        s->memory_bytes = 0;
+        put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
+        if (put_number(s->memory_limit, limits->memory_bytes) < 0)
+            return err_sys(err, ERR_SYS, "memory limit of %llu bytes", (unsigned long long)limits->memory_bytes);
+        put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
+        s->memory_bytes = limits->memory_bytes;
+    }
+    if (s->pids != limits->pids) {
+        s->pids = 0;
+        if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS(v2)) < 0)
+            return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
+        s->pids = limits->pids;
+    }
+    if (s->cpu_percent != limits->cpu_percent) {
+        char quota[48];
+        uint64_t us = (uint64_t)limits->cpu_percent * 1000;     /* of a period of 100 ms */
+        snprintf(quota, sizeof quota, v2 ? "%llu 100000" : "%llu", (unsigned long long)us);
+        s->cpu_percent = put(s->cpu_quota, quota) < 0 ? 0 : limits->cpu_percent;
+    }
     return 0;
 }
 

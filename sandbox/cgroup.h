@@ -26,6 +26,8 @@ struct cgroup_slot {
     int dir;                                /* v2: directory of the current sandbox, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
     int memory_now, force_empty;            /* v1 */
+    uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
+    uint32_t pids, cpu_percent;
 };
 
 struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
@@ -39,7 +41,7 @@ MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host 
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
 /* v1: the calling process joins for good. */
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
-/* Set limits; NULL: wide open, for making the next sandbox. */
+/* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);

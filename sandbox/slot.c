@@ -18,6 +18,7 @@
 #define DRAIN_NS_MAX (10 * NS_PER_S)        /* from kill to the last process's death */
 #define MAKE_NS_MAX (30 * NS_PER_S)
 #define RETRY_NS (NS_PER_S / 2)
+#define PRESET_BYTES_MIN ((uint64_t)64 << 20)
 #define COLLECT_BYTES ((uint64_t)32 << 20)  /* memory granted beyond the limit to read report files */
 
 static void drop_fd(int *fd)
@@ -354,8 +355,13 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         why.sys = n->sys;
         if (s->state != SLOT_MAKING)
             return 0;
-        if (n->rc == 0)
+        if (n->rc == 0) {
             s->state = SLOT_READY;
+            /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now
+             * is tried again then; small ones wait, because they could take the launcher. */
+            if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
+                why.code = 0;
+        }
         s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
         answer(j, s, GRANT_READY, n->rc, &why);
         return 0;
