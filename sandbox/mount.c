@@ -64,8 +64,8 @@ static int attach(int fd, int dir, const char *path, struct err *err)
     return 0;
 }
 
-/* A fresh file system, detached. `options` are name, value pairs; a NULL value is a flag, or, for "lowerdir+", the
- * descriptor `lower`. A name that begins with '?' may be unknown to the kernel. */
+/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" is the descriptor `lower`.
+ * A name that begins with '?' may be unknown to the kernel. */
 static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int lower, struct err *err)
 {
     own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
@@ -76,7 +76,7 @@ static int fresh_over(const char *type, const char *const (*options)[2], unsigne
         bool optional = name[0] == '?';
         name += optional;
         int rc = strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
-               : fsconfig(fs, value == NULL ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING, name, value, 0);
+               : fsconfig(fs, FSCONFIG_SET_STRING, name, value, 0);
         if (rc < 0 && !optional)
             return err_sys(err, ERR_SYS, "%s: option %s", type, name);
     }
@@ -238,8 +238,7 @@ static int overlay_make(const char *lower, int lower_fd, const char *name, const
         return rc;
     const char *const options[][2] = {
         { "source", "overlay" }, { lower == NULL ? "lowerdir+" : "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
-        { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { "?volatile", NULL },
-        { NULL, NULL },
+        { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
     };
     return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
 }

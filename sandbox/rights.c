@@ -1,5 +1,6 @@
 /* rights.c - the order matters: each step needs what a later one takes away. */
 #include "sandbox/rights.h"
+#include <errno.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
@@ -22,9 +23,11 @@ int rights_drop(int userns, const struct sock_fprog *filter, struct err *err)
         SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
     if (prctl(PR_SET_SECUREBITS, secure) < 0)
         return err_sys(err, ERR_SYS, "secure bits");
-    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++)
-        if (prctl(PR_CAPBSET_DROP, cap) < 0)
-            return err_sys(err, ERR_SYS, "bounding set");
+    unsigned long cap = 0;
+    while (prctl(PR_CAPBSET_DROP, cap) == 0)
+        cap++;
+    if (errno != EINVAL || cap == 0)            /* EINVAL: the kernel has no such capability, nor any above */
+        return err_sys(err, ERR_SYS, "bounding set");
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct none[2] = { 0 };
     if (syscall(SYS_capset, &head, none) < 0)
