@@ -23,6 +23,7 @@ static const char *const fixed_env[] = {
     "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
 };
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
+#define COMMAND_USUAL 16384             /* bytes of heap made ready for one */
 
 /* Close all but 0-2 and `keep`, which becomes 3. */
 static int keep_only(int keep)
@@ -111,6 +112,28 @@ _Noreturn static void unable(const char *what)
     _exit(126);
 }
 
+/* NULL-terminated, owned; the strings are fixed_env's and those that follow the first one in text[size], which ends in NUL. */
+static const char **environment(const char *text, size_t size)
+{
+    size_t n = 0, strings = 0;
+    for (const char *s = text; s < text + size; s += strlen(s) + 1)
+        strings++;
+    const char **env = malloc((FIXED_ENV_COUNT + strings + 1) * sizeof *env);
+    if (env == NULL)
+        return NULL;
+    for (; n < FIXED_ENV_COUNT; n++)
+        env[n] = fixed_env[n];
+    for (const char *s = text + strlen(text) + 1; s < text + size; s += strlen(s) + 1) {
+        size_t at = 0;
+        while (at < n && !same_name(env[at], s))
+            at++;
+        env[at] = s;                    /* a given name replaces a fixed one, the last one wins */
+        n += at == n;
+    }
+    env[n] = NULL;
+    return env;
+}
+
 /* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
 static int prepare(void)
 {
@@ -119,6 +142,13 @@ static int prepare(void)
     own_fd adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
+    /* A process just forked pays at its first touch of code, heap and directories: so touch them now. */
+    free(environment("", 1));
+    own_mem char *room = malloc(COMMAND_USUAL);
+    if (room != NULL)
+        memset(room, 1, COMMAND_USUAL);
+    if (chdir(SANDBOX_WORK_DIR) == 0 && chdir("/") < 0)
+        _exit(1);
     own_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (null < 0 || fcntl(null, F_SETFL, 0) < 0 || (null > 0 ? dup2(null, 0) : fcntl(null, F_SETFD, 0)) < 0)
         return errno;
@@ -133,27 +163,17 @@ static int run(const struct cell_order *o, int command, int null_errno, struct e
     struct stat st;
     if (fstat(command, &st) < 0 || st.st_size < 1)
         return err_set(err, ERR_BAD_INPUT, "command: empty");
-    size_t size = (size_t)st.st_size, strings = 0;
-    char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE, command, 0);
-    if (text == MAP_FAILED)
+    size_t size = (size_t)st.st_size;
+    own_mem char *text = malloc(size);
+    if (text == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    if (pread(command, text, size, 0) != (ssize_t)size)
         return err_sys(err, ERR_SYS, "command");
     if (text[size - 1] != '\0')
         return err_set(err, ERR_BAD_INPUT, "command: not terminated");
-    for (size_t i = 0; i < size; i++)
-        strings += text[i] == '\0';
-    const char **env = calloc(FIXED_ENV_COUNT + strings + 1, sizeof *env);
+    own_mem const char **env = environment(text, size);
     if (env == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
-    size_t n = 0;
-    for (; n < FIXED_ENV_COUNT; n++)
-        env[n] = fixed_env[n];
-    for (const char *s = text + strlen(text) + 1; s < text + size; s += strlen(s) + 1) {
-        size_t at = 0;
-        while (at < n && !same_name(env[at], s))
-            at++;
-        env[at] = s;                    /* a given name replaces a fixed one, the last one wins */
-        n += at == n;
-    }
     given_limits(o);
     errno = null_errno;
     if (null_errno != 0)
