@@ -61,7 +61,7 @@ static int await_answer(int sock, struct err *err)
     return a.rc;
 }
 
-/* Kill and reap what the last run left, but not its output. The agent goes first: the namespace cannot end before it is reaped. */
+/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
 static void crew_end(struct launcher *l, int *out_status)
 {
     int status = 0;

@@ -37,7 +37,7 @@ static size_t look(const struct net *n, char *out)
     return len;
 }
 
-/* Are the counts of sockets, TIME_WAIT entries and fragments, of all families, zero? "mem", "orphan" and "alloc" are the host's. */
+/* Are the counts of sockets of all families, TIME_WAIT entries and fragments zero? "mem", "orphan", "alloc" are the host's. */
 static bool no_sockets(const struct net *n)
 {
     static const char *const ours[] = { "used", "inuse", "tw", "memory" };

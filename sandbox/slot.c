@@ -399,7 +399,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             start(s);
         return 0;
     case NOTE_ENDED:
-        drop_crew(s);                           /* outside a run: the kernel took it, for memory; the next run has a new one made */
+        drop_crew(s);                           /* outside a run the kernel took it, for memory: the next run has one made */
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;

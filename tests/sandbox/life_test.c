@@ -343,6 +343,38 @@ static void slots_heal(void **state)
     slot_heals("keeper");
 }
 
+/* What waits in a sandbox for its command may be taken by the kernel before that comes: another is made. */
+static void crew_is_replaced(void **state)
+{
+    static const char *const victims[] = { "agent", "init" };
+    (void)state;
+    struct sandbox_client *c = box_start(1);
+    for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++)
+        for (int held = 0; held < 2; held++) {
+            struct sandbox *s = held ? box_acquire(c, BOX_EMPTY, usual) : NULL;
+            pid_t pids[16];
+            size_t n = 0;
+            for (int i = 0; i < 100 && (n = descendants(victims[v], pids, 16)) == 0; i++)
+                usleep(10000);
+            assert_true(n > 0 && n <= 16);
+            for (size_t i = 0; i < n; i++)
+                kill(pids[i], SIGKILL);
+            for (size_t i = 0; i < n; i++)
+                assert_true(dead_within(pids[i], 5000));
+            usleep(50000);                      /* the launcher tells it */
+            if (s == NULL)
+                s = box_acquire(c, BOX_EMPTY, usual);
+            for (int i = 0; i < 2; i++) {
+                struct outcome o = box_run(c, s, "echo replaced");
+                assert_int_equal(o.result.end, SANDBOX_END_EXIT);
+                assert_string_equal(o.output, "replaced\n");
+                outcome_done(&o);
+            }
+            sandbox_close(s);
+        }
+    sandbox_client_close(c);
+}
+
 /* ---- starts that cannot work ---- */
 
 static void start_failures_say_why(void **state)
@@ -449,6 +481,7 @@ int main(void)
         cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
         cmocka_unit_test(next_jail_removes_what_a_dead_one_left),
         cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
+        cmocka_unit_test(crew_is_replaced),
         cmocka_unit_test(start_failures_say_why), cmocka_unit_test(protocol_errors_end_the_jail),
         cmocka_unit_test(jail_links_nothing_it_should_not),
     };
