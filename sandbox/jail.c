@@ -193,20 +193,25 @@ static int sealed_memfd(int fd, uint64_t max, struct err *err)
 }
 
 /* The client's directory as a detached mount whose owner is uid 0 inside. Made in the client's mount namespace. */
-static int borrow_dir(struct jail *j, const struct slot *s, int dir, bool *out_own, struct err *err)
+static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, struct err *err)
 {
     struct stat st;
     if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_PROTOCOL, "descriptor is no directory");
-    own_fd other = -1;
-    if (st.st_uid != 0 || st.st_gid != 0) {
-        other = userns_make(st.st_uid, st.st_gid, s->kit.uid, err);
-        if (other < 0)
-            return other;
+    bool other = st.st_uid != 0 || st.st_gid != 0;
+    if (other && (s->owner_ns < 0 || s->owner_uid != st.st_uid || s->owner_gid != st.st_gid)) {
+        int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, err);
+        if (ns < 0)
+            return ns;
+        if (s->owner_ns >= 0)
+            close(s->owner_ns);
+        s->owner_ns = ns;                       /* mostly it is the same owner again: the client's */
+        s->owner_uid = st.st_uid;
+        s->owner_gid = st.st_gid;
     }
     if (setns(j->host_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "mount namespace of the client");
-    int fd = mount_clone(dir, other >= 0 ? other : s->kit.userns, out_own, err);
+    int fd = mount_clone(dir, other ? s->owner_ns : s->kit.userns, out_own, err);
     if (setns(j->own_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "own mount namespace");
     return fd;
@@ -450,7 +455,7 @@ static int open_all(struct jail *j, struct err *err)
         void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (ring == MAP_FAILED)
             return err_sys(err, ERR_SYS, "output buffers");
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1, .kit = {
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1, .owner_ns = -1, .kit = {
             .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);

@@ -3,10 +3,10 @@
  * bytes; neither ever calls exec.
  *
  * The keeper lives in the slot's cgroups from start to end (on v1, joining one costs a system-wide
- * grace period) and in a network namespace (net.h), and forks one launcher per sandbox into it and into
- * fresh namespaces of every other kind. The launcher builds the world, starts reaper and agent of each run, takes the output, and tells the jail how the run
- * ended, from the kernel's wait status. It is pid 1 of a pid namespace of its own: when it dies,
- * everything in the sandbox dies.
+ * grace period) and in a network namespace (net.h), and forks one launcher per sandbox into it and
+ * into fresh namespaces of every other kind. The launcher builds the world, starts reaper and agent
+ * of each run, takes the output, and tells the jail how the run ended, from the kernel's wait
+ * status. It is pid 1 of a pid namespace of its own: when it dies, everything in the sandbox dies.
  */
 #pragma once
 #include "sandbox/order.h"

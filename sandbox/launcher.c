@@ -299,9 +299,9 @@ static bool obey(struct launcher *l)
     } else {
         return false;
     }
-    for (int i = 0; i < nfds; i++)
-        close(fds[i]);
     tell(l, &n, done, &err, NULL, 0);
+    for (int i = 0; i < nfds; i++)              /* the last descriptor of a detached mount waits for a grace period: told first */
+        close(fds[i]);
     return true;
 }
 

@@ -34,6 +34,9 @@ struct slot {
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
     uint64_t began_ns, wall_end_ns, cpu_end_ns;
     struct cgroup_usage before;     /* at the start of the run */
+    int owner_ns;                   /* user namespace for trees of an owner other than root, the last one asked for; -1: none */
+    uid_t owner_uid;
+    gid_t owner_gid;
     struct note end;                /* how it ended, kept while the report is collected */
     int report_fd;
 };
