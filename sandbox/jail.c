@@ -455,7 +455,8 @@ static int open_all(struct jail *j, struct err *err)
         void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (ring == MAP_FAILED)
             return err_sys(err, ERR_SYS, "output buffers");
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1, .owner_ns = -1, .kit = {
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
+                            .report_fd = -1, .owner_ns = -1, .kit = {
             .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);

@@ -122,7 +122,8 @@ static double rate_sandbox(struct sandbox_client *c)
                 outcome_done(&l->done);
                 *l = (struct lane){ 0 };
                 ended++;
-                if (started < RATE_RUNS && ++started && sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &l->acquired, &err) < 0)
+                if (started < RATE_RUNS && ++started &&
+                    sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &l->acquired, &err) < 0)
                     exit(1);
             } else if (l->acquired.come) {
                 l->acquired.come = false;
