@@ -18,7 +18,9 @@ OLD_TESTS = "from scale import shift\n\n\ndef test_shift():\n    assert shift(1)
 
 
 def run(*args, **kw):
-    return subprocess.run(args, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw).stdout
+    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
+    assert p.returncode == 0, f"{args}: exit {p.returncode}: {p.stderr.decode(errors='replace')}"
+    return p.stdout
 
 
 def git(repo, *args):
