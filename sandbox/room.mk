@@ -25,6 +25,13 @@ $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/ass
 
 -include $(SANDBOX_TESTS:=.d)
 
+# `make soak N=20000 K=32`: so many sandboxes of every kind, so many at once; fails on growth or a stall.
+N ?= 20000
+K ?= 32
+.PHONY: soak
+soak: $(B)/tests/sandbox/soak_test
+	@ASSAY_BIN=$(BIN) $< $(N) $(K)
+
 BENCHES += $(B)/tests/bench/bench_sandbox
 $(B)/tests/bench/bench_sandbox: $(B)/tests/bench/bench_sandbox.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
