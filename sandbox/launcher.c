@@ -18,6 +18,7 @@
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
+#include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -204,37 +205,10 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     return rc;
 }
 
-/* Keep head and tail of what comes; false at the end of the stream. */
-static bool take_output(struct ring *ring, int pipe_fd)
-{
-    static uint8_t chunk[65536];
-    ssize_t n = read(pipe_fd, chunk, sizeof chunk);
-    if (n <= 0)
-        return n < 0 && (errno == EINTR || errno == EAGAIN);
-    const uint8_t *p = chunk;
-    size_t left = (size_t)n;
-    if (ring->total < SANDBOX_OUTPUT_KEEP) {
-        size_t room = (size_t)(SANDBOX_OUTPUT_KEEP - ring->total), k = left < room ? left : room;
-        memcpy(ring->head + ring->total, p, k);
-        ring->total += k;
-        p += k;
-        left -= k;
-    }
-    while (left > 0) {
-        size_t at = (size_t)((ring->total - SANDBOX_OUTPUT_KEEP) % SANDBOX_OUTPUT_KEEP);
-        size_t room = SANDBOX_OUTPUT_KEEP - at, k = left < room ? left : room;
-        memcpy(ring->tail + at, p, k);
-        ring->total += k;
-        p += k;
-        left -= k;
-    }
-    return true;
-}
-
 /* Some output of the command, or its end. */
 static void output(struct launcher *l)
 {
-    if (!take_output(l->kit->ring, l->output)) {
+    if (!ring_take(l->kit->ring, l->output)) {
         close(l->output);                       /* everyone closed it: the end comes by the pidfd */
         l->output = -1;
     }
@@ -264,7 +238,7 @@ static void ended(struct launcher *l)
     crew_end(l, &n.status);
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
-        more = take_output(l->kit->ring, rest) && l->kit->ring->total != was;
+        more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
     }
     struct stat st;
     struct statfs fs;

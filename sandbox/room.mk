@@ -1,7 +1,7 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o edits.o collect.o copy.o rights.o seccomp.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o edits.o collect.o copy.o rights.o seccomp.o)
 
 $(B)/libsandbox.a: $(SANDBOX_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/own.h"
+#include "sandbox/ring.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -181,34 +182,6 @@ void slot_scrub(struct jail *j, struct slot *s)
 
 static uint64_t be_sure(uint64_t later, uint64_t earlier) { return later > earlier ? later - earlier : 0; }
 
-/* Head, marker if something is missing, tail: copied out of the ring into a sealed memfd. */
-static int output_fd(const struct ring *r, struct err *err)
-{
-    static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
-    static int nothing = -1;                    /* one for all: sealed and empty, it can carry nothing from one to another */
-    if (r->total == 0 && nothing < 0)
-        nothing = frame_memfd("output", "", 0, err);
-    if (r->total == 0) {
-        int fd = nothing < 0 ? -1 : fcntl(nothing, F_DUPFD_CLOEXEC, 0);
-        return fd >= 0 ? fd : err_sys(err, ERR_SYS, "output");
-    }
-    uint64_t total = r->total, past = be_sure(total, SANDBOX_OUTPUT_KEEP);
-    size_t n = (size_t)(past == 0 ? total : SANDBOX_OUTPUT_KEEP);
-    memcpy(text, r->head, n);
-    if (past > SANDBOX_OUTPUT_KEEP) {
-        n += (size_t)snprintf((char *)text + n, 128, "\n[... %llu bytes left out ...]\n",
-                              (unsigned long long)(past - SANDBOX_OUTPUT_KEEP));
-        size_t cut = (size_t)(past % SANDBOX_OUTPUT_KEEP);
-        memcpy(text + n, r->tail + cut, SANDBOX_OUTPUT_KEEP - cut);
-        memcpy(text + n + SANDBOX_OUTPUT_KEEP - cut, r->tail, cut);
-        n += SANDBOX_OUTPUT_KEEP;
-    } else if (past > 0) {
-        memcpy(text + n, r->tail, (size_t)past);
-        n += (size_t)past;
-    }
-    return frame_memfd("output", text, n, err);
-}
-
 /* What the agent wrote is charged to the sandbox and not sealed: the client gets a copy. */
 static int report_copy(int from, struct err *err)
 {
@@ -266,7 +239,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
     r->enforced_by = s->cgroup.host->version;
-    own_fd output = output_fd(s->kit.ring, &err);
+    own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
     s->deadline_ns = 0;
     s->state = next;

@@ -30,7 +30,8 @@ bench: bins venv pystubs upstream $(filter-out %.py,$(BENCHES))
 # Fuzzers: the corpus is replayed in every test run (a plain main around the entry point); `make fuzz` searches with clang.
 FUZZ_SRC := $(wildcard tests/fuzz/*_fuzz.c)
 FUZZ_REPLAYS := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(FUZZ_SRC))
-FUZZ_OBJS := $(sort $(filter-out $(B)/rollout/worker.o,$(WORKER_OBJS)) $(WIRE_OBJS) $(CORE_OBJS))
+FUZZ_OBJS := $(sort $(filter-out $(B)/rollout/worker.o,$(WORKER_OBJS)) $(WIRE_OBJS) $(CORE_OBJS) \
+             $(addprefix $(B)/sandbox/,ring.o edits.o collect.o))
 FUZZ_LIBS := $(B)/librepos.a $(B)/libproto.a $(B)/libbase.a
 FUZZ_LINK := $(LIBS_repos) $(LIBS_proto) $(LIBS_base) -lexpat -lm
 .PHONY: fuzz-replay fuzz

@@ -1,0 +1,61 @@
+/* ring.c - see ring.h. */
+#include "sandbox/ring.h"
+#include "base/frame.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool ring_take(struct ring *ring, int pipe_fd)
+{
+    static uint8_t chunk[65536];
+    ssize_t n = read(pipe_fd, chunk, sizeof chunk);
+    if (n <= 0)
+        return n < 0 && (errno == EINTR || errno == EAGAIN);
+    const uint8_t *p = chunk;
+    size_t left = (size_t)n;
+    if (ring->total < SANDBOX_OUTPUT_KEEP) {
+        size_t room = (size_t)(SANDBOX_OUTPUT_KEEP - ring->total), k = left < room ? left : room;
+        memcpy(ring->head + ring->total, p, k);
+        ring->total += k;
+        p += k;
+        left -= k;
+    }
+    while (left > 0) {
+        size_t at = (size_t)((ring->total - SANDBOX_OUTPUT_KEEP) % SANDBOX_OUTPUT_KEEP);
+        size_t room = SANDBOX_OUTPUT_KEEP - at, k = left < room ? left : room;
+        memcpy(ring->tail + at, p, k);
+        ring->total += k;
+        p += k;
+        left -= k;
+    }
+    return true;
+}
+
+int ring_memfd(const struct ring *r, struct err *err)
+{
+    static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
+    static int nothing = -1;                    /* one for all: sealed and empty, it can carry nothing from one to another */
+    if (r->total == 0 && nothing < 0)
+        nothing = frame_memfd("output", "", 0, err);
+    if (r->total == 0) {
+        int fd = nothing < 0 ? -1 : fcntl(nothing, F_DUPFD_CLOEXEC, 0);
+        return fd >= 0 ? fd : err_sys(err, ERR_SYS, "output");
+    }
+    uint64_t total = r->total, past = total > SANDBOX_OUTPUT_KEEP ? total - SANDBOX_OUTPUT_KEEP : 0;
+    size_t n = (size_t)(past == 0 ? total : SANDBOX_OUTPUT_KEEP);
+    memcpy(text, r->head, n);
+    if (past > SANDBOX_OUTPUT_KEEP) {
+        n += (size_t)snprintf((char *)text + n, 128, "\n[... %llu bytes left out ...]\n",
+                              (unsigned long long)(past - SANDBOX_OUTPUT_KEEP));
+        size_t cut = (size_t)(past % SANDBOX_OUTPUT_KEEP);
+        memcpy(text + n, r->tail + cut, SANDBOX_OUTPUT_KEEP - cut);
+        memcpy(text + n + SANDBOX_OUTPUT_KEEP - cut, r->tail, cut);
+        n += SANDBOX_OUTPUT_KEEP;
+    } else if (past > 0) {
+        memcpy(text + n, r->tail, (size_t)past);
+        n += (size_t)past;
+    }
+    return frame_memfd("output", text, n, err);
+}
