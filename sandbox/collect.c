@@ -72,14 +72,16 @@ static int take(int dir, const char *name, int out, uint64_t *at, struct err *er
 
 int collect_report(int dir, int out, struct err *err)
 {
-    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Foreign code may have closed the directory to all; it is ours to open again. */
+    int again = fchmod(dir, 0755) < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (d == NULL)
         return err_sys(err, ERR_SYS, "report: list");
     uint64_t at = 0;
-    uint32_t files = 0, seen = 0;
+    uint32_t files = 0;
     int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL && seen < 16 * SANDBOX_REPORT_FILE_MAX; seen++) {
+    /* All are looked at, however many: one that stayed would be the next run's report. The layer's inodes bound them. */
+    for (struct dirent *e; rc == 0 && (e = readdir(d)) != NULL; ) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         uint64_t was = at;
@@ -87,7 +89,7 @@ int collect_report(int dir, int out, struct err *err)
             rc = take(dir, e->d_name, out, &at, err);
         files += at != was;
         if (unlinkat(dir, e->d_name, 0) < 0)
-            unlinkat(dir, e->d_name, AT_REMOVEDIR);     /* the next run begins with an empty directory */
+            unlinkat(dir, e->d_name, AT_REMOVEDIR);     /* one that is not empty stays; nothing below it is ever taken */
     }
     closedir(d);
     return rc;

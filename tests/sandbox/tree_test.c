@@ -315,6 +315,38 @@ static void report_files_come_out(void **state)
     outcome_done(&o);
 }
 
+/* What foreign code does to the directory itself is neither our failure nor the next run's report. */
+static void report_directory_cannot_be_spoiled(void **state)
+{
+    (void)state;
+    static const struct { const char *shell; bool reported; } cases[] = {
+        { "echo x >/assay/report/r; chmod 0 /assay/report; exit 5", true },
+        { "echo x >/assay/report/r; chmod 0555 /assay/report; exit 5", true },
+        { "echo x >/assay/report/r; chmod 0 /assay/report/r; exit 5", false },
+        { "mkdir -p /assay/report/d/e; echo x >/assay/report/d/f; chmod 0 /assay/report/d; exit 5", false },
+        { "cd /assay/report; seq 3000 | xargs touch; exit 5", true },
+        { "cd /assay/report; seq 60000 | xargs touch; exit 5", true },
+        { "truncate -s 1000000000 /assay/report/hole; exit 5", true },
+        { "head -c 50000000 /dev/zero >/tmp/f; echo x >/assay/report/r; exit 5", true },
+        { "head -c 200000000 /dev/zero >/tmp/f 2>/dev/null; rm /tmp/f; echo x >/assay/report/r; exit 5", true },
+    };
+    struct sandbox_limits l = usual;
+    l.memory_bytes = (uint64_t)128 << 20;
+    l.disk_bytes = (uint64_t)64 << 20;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sandbox *s = box_acquire(client, BOX_EMPTY, l);
+        struct outcome o = box_run(client, s, cases[i].shell);
+        if (o.result.end != SANDBOX_END_EXIT || o.result.value != 5 || (o.report_len > 0) != cases[i].reported)
+            fail_msg("`%s` ended with %d %d, %zu bytes of report", cases[i].shell, (int)o.result.end, o.result.value, o.report_len);
+        outcome_done(&o);
+        o = box_run(client, s, "find /assay/report -maxdepth 1 ! -type d | wc -l");
+        if (o.output == NULL || strcmp(o.output, "0\n") != 0 || o.report_len != 0)
+            fail_msg("after `%s` the next run finds %s files and reports %zu bytes", cases[i].shell, o.output, o.report_len);
+        outcome_done(&o);
+        sandbox_close(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +354,7 @@ int main(void)
         cmocka_unit_test(unsealed_descriptors_end_the_connection), cmocka_unit_test(tree_belongs_to_uid_0_and_can_be_written),
         cmocka_unit_test(paths_of_the_host_do_not_show), cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
         cmocka_unit_test(tree_without_idmap_works), cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
+        cmocka_unit_test(report_directory_cannot_be_spoiled),
     };
     return cmocka_run_group_tests_name("sandbox tree", tests, start, stop);
 }
