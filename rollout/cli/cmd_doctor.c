@@ -30,9 +30,11 @@ struct doctor {
     bool usable;
 };
 
-static void check(struct doctor *d, enum level level, const char *name, const char *advice, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-static void check(struct doctor *d, enum level level, const char *name, const char *advice, const char *fmt, ...)
+/* What is looked at, what follows where it is not as it should be, what to do then, and what was found. */
+static void check(struct doctor *d, enum level level, const char *name, const char *effect, const char *advice,
+                  const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static void check(struct doctor *d, enum level level, const char *name, const char *effect, const char *advice,
+                  const char *fmt, ...)
 {
     char detail[400];
     va_list ap;
@@ -40,23 +42,33 @@ static void check(struct doctor *d, enum level level, const char *name, const ch
     vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
     if (level == GOOD)
-        advice = "";
+        effect = advice = "";
     d->usable &= level != MISSING;
     if (d->c->json) {
-        json_array_append_new(d->checks, json_pack("{s:s,s:s,s:o,s:o}", "name", name, "status", level_names[level],
-                                                   "detail", json_str(detail), "advice", json_str(advice)));
+        json_array_append_new(d->checks, json_pack("{s:s,s:s,s:o,s:s,s:o}", "name", name, "status", level_names[level],
+                                                   "detail", json_str(detail), "effect", effect, "advice", json_str(advice)));
         return;
     }
     printf("%-8s %-18s ", level_names[level], name);
     print_str(stdout, detail);
     putchar('\n');
+    if (effect[0] != '\0')
+        printf("%-8s %-18s %s\n", "", "", effect);
     if (advice[0] != '\0')
         printf("%-8s %-18s -> %s\n", "", "", advice);
 }
 
-/* --- namespaces and overlay --- */
+/* --- namespaces and mounts --- */
 
-struct trial { int unshare_errno, tmpfs_errno, overlay_errno; };
+enum { USER, OTHER_KINDS };
+static const struct { int flag; const char *name, *sysctl; } kinds[] = {
+    [USER] = { CLONE_NEWUSER, "user", "user" },
+    { CLONE_NEWNS, "mount", "mnt" }, { CLONE_NEWPID, "pid", "pid" }, { CLONE_NEWNET, "net", "net" },
+    { CLONE_NEWIPC, "ipc", "ipc" }, { CLONE_NEWUTS, "uts", "uts" }, { CLONE_NEWCGROUP, "cgroup", "cgroup" },
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+struct trial { int kind_errno[KINDS], tmpfs_errno, overlay_errno; };
 
 static void write_text(const char *path, const char *text)
 {
@@ -65,13 +77,39 @@ static void write_text(const char *path, const char *text)
         return;                             /* the mount that needs it fails and says so */
 }
 
-static void try_isolation(struct trial *t, int flags, uid_t uid, gid_t gid)
+/* As sandbox/mount.c does it: a file system of our own, by the calls for detached mounts. 0 or errno. */
+static int try_mount(const char *type, const char *const options[][2], const char *at)
 {
-    if (unshare(flags) < 0) {
-        t->unshare_errno = errno;
-        return;
-    }
-    if ((flags & CLONE_NEWUSER) != 0) {
+    own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
+    for (; fs >= 0 && (*options)[0] != NULL; options++)
+        if (fsconfig(fs, FSCONFIG_SET_STRING, (*options)[0], (*options)[1], 0) < 0)
+            return errno;
+    if (fs < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return errno;
+    own_fd mount_fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID);
+    return mount_fd < 0 || move_mount(mount_fd, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? errno : 0;
+}
+
+static void try_mounts(struct trial *t)
+{
+    static const char *const small[][2] = { { "size", "1m" }, { NULL, NULL } };
+    static const char *const layers[][2] = { { "lowerdir", "/tmp/low" }, { "upperdir", "/tmp/up" }, { "workdir", "/tmp/work" },
+                                             { NULL, NULL } };
+    static const char *const dirs[] = { "/tmp/low", "/tmp/up", "/tmp/work", "/tmp/all" };
+    t->tmpfs_errno = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? errno : try_mount("tmpfs", small, "/tmp");
+    for (size_t i = 0; t->tmpfs_errno == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
+        if (mkdir(dirs[i], 0755) < 0)
+            t->tmpfs_errno = errno;
+    t->overlay_errno = t->tmpfs_errno != 0 ? t->tmpfs_errno : try_mount("overlay", layers, "/tmp/all");
+}
+
+/* The user namespace alone, or the rest: in it for who is not root, without it for root, as the jail does. */
+static void try_isolation(struct trial *t, bool user, bool rest)
+{
+    uid_t uid = getuid();
+    gid_t gid = getgid();
+    if (user) {
+        t->kind_errno[USER] = unshare(CLONE_NEWUSER) < 0 ? errno : 0;
         char map[64];
         write_text("/proc/self/setgroups", "deny");
         snprintf(map, sizeof map, "0 %u 1", (unsigned)uid);
@@ -79,30 +117,24 @@ static void try_isolation(struct trial *t, int flags, uid_t uid, gid_t gid)
         snprintf(map, sizeof map, "0 %u 1", (unsigned)gid);
         write_text("/proc/self/gid_map", map);
     }
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", "/tmp", "tmpfs", 0, "size=1m") < 0) {
-        t->tmpfs_errno = errno;
-        return;
-    }
-    if (mkdir("/tmp/low", 0755) < 0 || mkdir("/tmp/up", 0755) < 0 || mkdir("/tmp/work", 0755) < 0
-        || mkdir("/tmp/all", 0755) < 0
-        || mount("overlay", "/tmp/all", "overlay", 0, "lowerdir=/tmp/low,upperdir=/tmp/up,workdir=/tmp/work") < 0)
-        t->overlay_errno = errno;
+    for (int i = OTHER_KINDS; rest && i < KINDS; i++)
+        t->kind_errno[i] = unshare(kinds[i].flag) < 0 ? errno : 0;
+    if (rest && t->kind_errno[OTHER_KINDS] == 0)
+        try_mounts(t);
 }
 
 /* In a child, whose namespaces end with it. */
-static bool run_trial(struct trial *t, int flags)
+static bool run_trial(struct trial *t, bool user, bool rest)
 {
     int ends[2];
     *t = (struct trial){ 0 };
     if (pipe2(ends, O_CLOEXEC) < 0)
         return false;
     own_fd from = ends[0], to = ends[1];
-    uid_t uid = getuid();
-    gid_t gid = getgid();
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        try_isolation(t, flags, uid, gid);
+        try_isolation(t, user, rest);
         _exit(write(to, t, sizeof *t) == (ssize_t)sizeof *t ? 0 : 1);
     }
     close(give_fd(&to));
@@ -114,29 +146,41 @@ static bool run_trial(struct trial *t, int flags)
 
 static void check_isolation(struct doctor *d)
 {
-    const int kinds = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    struct trial t;
+    struct trial t, user;
     bool root = geteuid() == 0;
-    check(d, root ? GOOD : MISSING, "privileges", "assay-jail needs root (or setuid root): run as root",
-          root ? "root" : "uid %u",
-          (unsigned)geteuid());
-    if (!run_trial(&t, kinds | CLONE_NEWUSER)) {
-        check(d, MISSING, "namespaces", "see the kernel log", "the trial process failed");
+    check(d, root ? GOOD : MISSING, "privileges", "no sandbox can be made", "assay-jail needs root: run as root",
+          root ? "root" : "uid %u", (unsigned)geteuid());
+    if (!run_trial(&t, !root, true) || (root && !run_trial(&user, true, false))) {
+        check(d, MISSING, "namespaces", "no sandbox can be made", "see the kernel log", "the trial process failed");
         return;
     }
-    if (t.unshare_errno != 0)
-        check(d, MISSING, "namespaces", "allow user namespaces: sysctl user.max_user_namespaces=15000, "
-              "kernel.unprivileged_userns_clone=1, and a container runtime's seccomp profile must permit unshare",
-              "user, mount, pid, net, ipc, uts, cgroup: %s", strerror(t.unshare_errno));
+    if (root)
+        t.kind_errno[USER] = user.kind_errno[USER];
+    int bad = 0;
+    while (bad < KINDS && t.kind_errno[bad] == 0)
+        bad++;
+    char advice[320] = "";
+    if (bad < KINDS)
+        snprintf(advice, sizeof advice, "sysctl user.max_%s_namespaces=15000%s; in a container, a seccomp profile that permits "
+                 "unshare", kinds[bad].sysctl, bad == USER ? ", kernel.unprivileged_userns_clone=1 where it exists" : "");
+    if (bad == KINDS)
+        check(d, GOOD, "namespaces", "", "", "user, mount, pid, net, ipc, uts, cgroup");
     else
-        check(d, GOOD, "namespaces", "", "user, mount, pid, net, ipc, uts, cgroup");
-    struct trial plain = t;
-    if (root && (t.unshare_errno != 0 || t.tmpfs_errno != 0 || t.overlay_errno != 0) && !run_trial(&plain, kinds))
-        plain = t;
-    int failed = plain.unshare_errno != 0 ? plain.unshare_errno : plain.tmpfs_errno != 0 ? plain.tmpfs_errno
-               : plain.overlay_errno;
-    check(d, failed == 0 ? GOOD : MISSING, "overlay", "load the module (modprobe overlay) and, in a container, allow mount",
-          failed == 0 ? "tmpfs and overlay mount" : "%s", strerror(failed));
+        check(d, MISSING, "namespaces", "no sandbox can be made: foreign code would run with the rights of this machine", advice,
+              "%s namespaces: %s", kinds[bad].name,
+              t.kind_errno[bad] == ENOSPC ? "their number is limited, and the limit is reached" : strerror(t.kind_errno[bad]));
+    if (t.kind_errno[OTHER_KINDS] != 0)
+        return;                             /* mounts cannot be tried, and why is said */
+    check(d, t.tmpfs_errno == 0 ? GOOD : MISSING, "mounts", "no sandbox can be made: it has no file system of its own",
+          "kernel 5.12 or newer; in a container, rights and a seccomp profile that permit fsopen, fsmount and move_mount",
+          t.tmpfs_errno == 0 ? "detached mounts, tmpfs" : "detached tmpfs: %s", strerror(t.tmpfs_errno));
+    if (t.tmpfs_errno == 0)
+        check(d, t.overlay_errno == 0 ? GOOD : MISSING, "overlay",
+              "no sandbox can be made: its writable layer lies over the host's files",
+              "load the module (modprobe overlay), or a kernel with CONFIG_OVERLAY_FS",
+              t.overlay_errno == 0 ? "overlay over tmpfs"
+              : t.overlay_errno == ENODEV ? "the kernel has no overlay file system (%s)" : "overlay: %s",
+              strerror(t.overlay_errno));
 }
 
 /* --- kernel calls --- */
@@ -147,22 +191,26 @@ static void check_kernel(struct doctor *d)
     uname(&u);
     unsigned major = 0, minor = 0;
     bool known = sscanf(u.release, "%u.%u", &major, &minor) == 2;
-    check(d, known && (major > 5 || (major == 5 && minor >= 10)) ? GOOD : WEAK, "kernel",
-          "5.10 or newer is what this is tested on", "%s %s", u.sysname, u.release);
+    check(d, known && (major > 5 || (major == 5 && minor >= 12)) ? GOOD : WEAK, "kernel",
+          "calls that sandboxes need may be missing", "5.12 or newer is what this is tested on", "%s %s", u.sysname, u.release);
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    check(d, pidfd >= 0 ? GOOD : MISSING, "pidfd", "kernel 5.3 or newer, and a seccomp profile that permits pidfd_open",
+    check(d, pidfd >= 0 ? GOOD : MISSING, "pidfd",
+          "no sandbox can be made: runs are ended by it",
+          "kernel 5.3 or newer; in a container, a seccomp profile that permits pidfd_open",
           "%s", pidfd >= 0 ? "pidfd_open works" : strerror(errno));
     if (pidfd >= 0)
         close(pidfd);
     uint32_t action = SECCOMP_RET_ERRNO;
     bool seccomp = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
-    check(d, seccomp ? GOOD : MISSING, "seccomp", "a kernel with CONFIG_SECCOMP_FILTER", "%s",
+    check(d, seccomp ? GOOD : MISSING, "seccomp", "no sandbox can be made: system calls are filtered by it",
+          "a kernel with CONFIG_SECCOMP_FILTER", "%s",
           seccomp ? "filters with errno" : strerror(errno));
     long abi = syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi > 0)
-        check(d, GOOD, "landlock", "", "ABI %ld", abi);
+        check(d, GOOD, "landlock", "", "", "ABI %ld", abi);
     else
-        check(d, WEAK, "landlock", "boot with lsm=landlock,... ; without it workers are confined by seccomp and their user only",
+        check(d, WEAK, "landlock", "the workers that parse patches and reports are confined by seccomp and their user only",
+              "kernel 5.13 or newer, booted with lsm=landlock,... ; in a container, a seccomp profile that permits landlock_*",
               "%s", strerror(errno));
 }
 
@@ -236,25 +284,30 @@ static void limit(struct doctor *d, const char *name, const char *by, const char
         printf("  %-10s %-12s %s\n", name, by, note);
 }
 
-static const char *by_cgroup(bool v1, bool v2, const char *otherwise)
-{
-    return v2 ? "cgroup v2" : v1 ? "cgroup v1" : otherwise;
-}
-
+/* As sandbox/cgroup.c chooses: v1 with memory and pids, else v2 with all it needs, else none of them. */
 static void check_limits(struct doctor *d)
 {
     struct cgroups g;
     read_cgroups(&g);
-    check(d, g.v1_memory || g.v2_memory ? GOOD : WEAK, "cgroup memory",
-          "mount cgroup2 with the memory controller (or v1 memory), writable; without it memory is held by rlimits per process",
-          "v1: %s; v2: %s", g.v1_seen[0] != '\0' ? g.v1_seen : "none writable",
-          !g.v2 ? "none writable" : g.v2_seen[0] != '\0' ? g.v2_seen : "mounted, no controllers");
+    bool v1 = g.v1_memory && g.v1_pids, v2 = !v1 && g.v2_memory && g.v2_pids && g.v2_cpu;
+    bool time = v2 || (v1 && g.v1_cpuacct), share = v2 || (v1 && g.v1_cpu);
+    const char *by = v1 ? "cgroup v1" : v2 ? "cgroup v2" : "rlimit";
+    char lacks[64];
+    snprintf(lacks, sizeof lacks, "%s%s%s", g.v1_memory || g.v2_memory ? "" : " memory", g.v1_pids || g.v2_pids ? "" : " pids",
+             (g.v1_cpu && g.v1_cpuacct) || g.v2_cpu ? "" : " cpu");
+    check(d, time && share ? GOOD : WEAK, "cgroup controllers",
+          v1 ? "a run's CPU time or share is not limited"
+             : "memory, tasks and CPU time are limited per process, not for a run as a whole",
+          "mount cgroup2 with memory, pids and cpu, writable (in a container: a delegated group), or the v1 hierarchies of these",
+          "v1: %s; v2: %s%s%s", g.v1_seen[0] != '\0' ? g.v1_seen : "none writable",
+          !g.v2 ? "none writable" : g.v2_seen[0] != '\0' ? g.v2_seen : "mounted, no controllers",
+          lacks[0] != '\0' ? "; missing:" : "", lacks);
     if (!d->c->json)
         puts("\nlimits, and what enforces them here");
     limit(d, "wall", "assay-jail", "its timer kills the whole tree");
-    limit(d, "cpu", by_cgroup(g.v1_cpuacct, g.v2_cpu, "rlimit"), "CPU seconds of the tree; an rlimit counts per process");
-    limit(d, "memory", by_cgroup(g.v1_memory, g.v2_memory, "rlimit"), "an rlimit counts per process");
-    limit(d, "pids", by_cgroup(g.v1_pids, g.v2_pids, "rlimit"), "tasks at once");
+    limit(d, "cpu", v1 && !time ? "none" : by, "CPU seconds of the tree; an rlimit counts per process");
+    limit(d, "memory", by, "an rlimit counts per process");
+    limit(d, "pids", by, "tasks at once");
     limit(d, "output", "assay-jail", "stdout and stderr together");
     limit(d, "file", "rlimit", "largest single file");
     limit(d, "disk", "tmpfs", "size and inodes of the private writable layer");
@@ -273,9 +326,10 @@ static void check_machine(struct doctor *d)
         (void)sscanf(line, "MemTotal: %llu", &total);
         (void)sscanf(line, "MemAvailable: %llu", &available);
     }
-    check(d, available >= 1048576 ? GOOD : WEAK, "memory", "a sandbox may take what its task allows: keep 1 GiB and more free",
+    check(d, available >= 1048576 ? GOOD : WEAK, "memory", "runs may be ended for want of memory",
+          "a sandbox may take what its task allows: keep 1 GiB and more free",
           "%llu MiB, %llu free", total / 1024, available / 1024);
-    check(d, GOOD, "processors", "", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    check(d, GOOD, "processors", "", "", "%ld", sysconf(_SC_NPROCESSORS_ONLN));
 
     /* The state directory's file system, or that of the nearest directory above it which is there. */
     char path[4096];
@@ -287,31 +341,33 @@ static void check_machine(struct doctor *d)
     }
     unsigned long long mib = statvfs(path, &s) == 0 ? (unsigned long long)s.f_bavail * s.f_frsize >> 20 : 0;
     bool writable = access(path, W_OK) == 0;
-    check(d, !writable ? MISSING : mib < 1024 ? WEAK : GOOD, "state", "choose another place with --state DIR or ASSAY_STATE",
+    check(d, !writable ? MISSING : mib < 1024 ? WEAK : GOOD, "state",
+          writable ? "little room for tasks, trees and the log" : "nothing can be kept: no server can start",
+          "choose another place with --state DIR or ASSAY_STATE",
           "%s: %s, %llu MiB free", d->c->state, writable ? "writable" : "not writable", mib);
 }
 
 static void check_programs(struct doctor *d)
 {
-    static const struct { const char *name; enum level without; const char *advice; } ours[] = {
-        { "assayd", MISSING, "the server: run `make`, keep the programs in one directory" },
-        { "assay-jail", MISSING, "makes the sandboxes: run `make`, keep the programs in one directory" },
-        { "assay-worker", MISSING, "parses patches and reports: run `make`, keep the programs in one directory" },
-        { "assay-learner", WEAK, "`assay learn` needs it: run `make`, keep the programs in one directory" },
+    static const struct { const char *name; enum level without; const char *effect, *advice; } ours[] = {
+        { "assayd", MISSING, "there is no server", "run `make`, keep the programs in one directory" },
+        { "assay-jail", MISSING, "no sandbox can be made", "run `make`, keep the programs in one directory" },
+        { "assay-worker", MISSING, "no patch or report can be read", "run `make`, keep the programs in one directory" },
+        { "assay-learner", WEAK, "`assay learn` cannot run", "run `make`, keep the programs in one directory" },
     };
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
         struct err err = { 0 };
         const char *path = NULL;
         if (server_program(&path, &d->c->arena, ours[i].name, &err) == 0)
-            check(d, GOOD, ours[i].name, "", "%s", path);
+            check(d, GOOD, ours[i].name, "", "", "%s", path);
         else
-            check(d, ours[i].without, ours[i].name, ours[i].advice, "not found");
+            check(d, ours[i].without, ours[i].name, ours[i].effect, ours[i].advice, "not found");
     }
     /* The default environment is this host: what tests call must be here. */
     static const char *const tools[] = { "/usr/bin/git", "/usr/bin/python3", "/usr/bin/perl" };
     for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++)
         check(d, access(tools[i], X_OK) == 0 ? GOOD : WEAK, strrchr(tools[i], '/') + 1,
-              "the default environment is this host: install it if your tasks' tests call it",
+              "tests that call it fail: the default environment is this host", "install it if your tasks' tests call it",
               "%s", access(tools[i], X_OK) == 0 ? tools[i] : "not found");
 }
 
