@@ -151,11 +151,14 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
         kit.sock = theirs;
         keeper_main(&kit, rc, &why);
     }
-    if (fcntl(ours, F_SETFL, O_NONBLOCK) < 0)
-        return err_sys(err, ERR_SYS, "slot socket");
-    int rc = watch(j, ours, s->kit.slot, err);
-    if (rc == 0)
+    int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
+    if (rc == 0) {
         s->sock = give_fd(&ours);
+    } else {                                    /* nobody would ever reap it */
+        kill(s->keeper, SIGKILL);
+        waitpid(s->keeper, NULL, 0);
+        s->keeper = 0;
+    }
     return rc;
 }
 

@@ -44,6 +44,7 @@ static pid_t play_fork(void);
 static int play_kill(pid_t pid, int sig);
 static pid_t play_waitpid(pid_t pid);
 static int play_pidfd(int fd);
+static int play_epoll(void);
 
 #define main(...) jail_program(__VA_ARGS__)
 #define clock_mono_ns() play_now
@@ -53,6 +54,7 @@ static int play_pidfd(int fd);
 #define waitpid(pid, status, flags) play_waitpid(pid)
 #define pidfd_send_signal(fd, sig, info, flags) play_pidfd(fd)
 #define setns(fd, flags) play_pidfd(fd)
+#define epoll_ctl(epoll, op, fd, event) ((void)(epoll), (void)(fd), (void)(event), play_epoll())
 #define log_err(level, err, ...) ((void)(err))
 #include "sandbox/slot.c"   // NOLINT: see the top
 #include "sandbox/jail.c"   // NOLINT
@@ -61,7 +63,7 @@ static int play_pidfd(int fd);
 #undef kill
 
 enum { SLOTS = 3, KEEPERS = 4096, KINDS = 8 };
-enum { BAD_CGROUP = 1, BAD_CGROUP_MAKE = 2, BAD_MOUNT = 4, BAD_FORK = 8, TREE_COPIED = 16 };   /* of `broken` */
+enum { BAD_CGROUP = 1, BAD_CGROUP_MAKE = 2, BAD_MOUNT = 4, BAD_FORK = 8, TREE_COPIED = 16, BAD_EPOLL = 32 };   /* of `broken` */
 
 static int broken;
 static int theirs[KEEPERS], keepers, last_theirs = -1;      /* a keeper's end of its socket, by pid - 1; -1: dead */
@@ -80,6 +82,8 @@ static int play_socketpair(int domain, int type, int protocol, int *pair)
         if (last_theirs >= 0)
             close(last_theirs);
         last_theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, 0);
+        fcntl(last_theirs, F_SETFL, O_NONBLOCK);
+        setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));   /* a few orders that nobody reads */
     }
     return rc;
 }
@@ -117,6 +121,12 @@ static int play_pidfd(int fd)
     if (fcntl(fd, F_GETFD) < 0)
         abort();
     return 0;
+}
+
+static int play_epoll(void)
+{
+    errno = ENOSPC;
+    return broken & BAD_EPOLL ? -1 : 0;
 }
 
 static int refuse(int bit, struct err *err)
@@ -325,6 +335,15 @@ static void play(struct jail *j, struct input *in)
         if (s->sock >= 0 && s->keeper > 0 && theirs[s->keeper - 1] >= 0) {
             struct err err;
             uint32_t kind = byte(in), more = byte(in);
+            for (int got = more & 128 ? 0 : 1; got > 0; ) {
+                struct order o;
+                int nfds;
+                got = frame_recv(theirs[s->keeper - 1], &o, sizeof o, fds, &nfds, &err);
+                for (int i = 0; i < nfds; i++)
+                    close(fds[i]);
+            }
+            if ((kind & 15) == NOTE_COLLECTED && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
+                abort();
             bool carries = (kind & 15) == NOTE_BORN || (kind & 15) == NOTE_CREW;
             struct note n = { .kind = kind & 15, .rc = kind & 16 ? -(int32_t)(more & 15) : 0, .status = (int)number(in, 2),
                               .report = more & 16, .disk_full = more & 32, .ended_ns = play_now };
@@ -407,7 +426,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     for (int i = 0; i < keepers; i++)
         if (theirs[i] >= 0)
-            close(theirs[i]);
+            abort();                                        /* a keeper without a slot: nobody will ever end it */
     if (last_theirs >= 0)
         close(last_theirs);
     last_theirs = -1;
