@@ -149,7 +149,7 @@ void cgroup_open(struct cgroup_host *h) { (void)h; }
 void cgroup_close(const struct cgroup_host *h) { (void)h; }
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
+    *s = (struct cgroup_slot){ .host = h, .slot = slot, .dir = -1 };
     int rc = refuse(BAD_CGROUP_MAKE, err);
     if (rc == 0 && h->version == 2)
         s->dir = fcntl(kinds[3], F_DUPFD_CLOEXEC, 0);
@@ -200,6 +200,7 @@ static void once(void)
         return;
     done = true;
     struct err err;
+    close(ring_memfd(&rings[0], &err));                     /* keeps a descriptor for good */
     for (int i = 0; i < KINDS; i++)
         kinds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -344,7 +345,7 @@ static void play(struct jail *j, struct input *in)
             }
             if ((kind & 15) == NOTE_COLLECTED && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
                 abort();
-            bool carries = (kind & 15) == NOTE_BORN || (kind & 15) == NOTE_CREW;
+            uint32_t carries = (kind & 15) == NOTE_BORN ? 1 : (kind & 15) == NOTE_CREW ? 2 : 0;
             struct note n = { .kind = kind & 15, .rc = kind & 16 ? -(int32_t)(more & 15) : 0, .status = (int)number(in, 2),
                               .report = more & 16, .disk_full = more & 32, .ended_ns = play_now };
             if (kind & 32)
@@ -397,8 +398,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                       .cgroup.version = (int)(byte(&in) % 3) };
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .report_fd = -1,
-                                  .kit = { .slot = i, .ring = &rings[i], .enforced_by = j.cgroup.version } };
+        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
+                                  .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
+        slots[i].kit.disk_bytes = j.defaults.disk_bytes;
+        slots[i].kit.disk_inodes = j.defaults.disk_inodes;
         rings[i].total = 0;
         if (cgroup_slot_make(&slots[i].cgroup, &j.cgroup, i, &err) < 0)
             abort();
@@ -420,8 +423,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (slots[i].sock >= 0)
             abort();
         cgroup_slot_drop(&slots[i].cgroup);
-        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].report_fd };
-        for (int k = 0; k < 3; k++)
+        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd };
+        for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
             drop_fd(own[k]);
     }
     for (int i = 0; i < keepers; i++)
