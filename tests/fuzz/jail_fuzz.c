@@ -69,6 +69,7 @@ static int broken;
 static int theirs[KEEPERS], keepers, last_theirs = -1;      /* a keeper's end of its socket, by pid - 1; -1: dead */
 static uint64_t usage;
 static int kinds[KINDS];                                    /* descriptors of every kind */
+static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
 static struct { uint32_t acquires, runs; } pending[SLOTS];
@@ -214,7 +215,11 @@ static void once(void)
     if (ftruncate(large, (off_t)(GRANT_COMMAND_MAX + 1)) < 0 || fcntl(large, F_ADD_SEALS, seals) < 0)
         abort();
     dup3(large, kinds[4], O_CLOEXEC);
-    dup3(socket(AF_UNIX, SOCK_SEQPACKET, 0), kinds[5], O_CLOEXEC);
+    int pair[2];
+    if ((socketpair)(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        abort();
+    dup3(pair[0], kinds[5], O_CLOEXEC);                     /* to an agent */
+    agent = pair[1];
     dup3(open("/proc/self/exe", O_PATH | O_CLOEXEC), kinds[6], O_CLOEXEC);
 }
 
@@ -384,6 +389,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct slot slots[SLOTS];
     int pair[2], first_free = fcntl(0, F_DUPFD_CLOEXEC, 4);
     close(first_free);
+    for (char command[256]; recv(agent, command, sizeof command, 0) > 0; )
+        ;
     broken = keepers = 0;
     usage = 0;
     play_now = NS_PER_S;
