@@ -36,6 +36,7 @@ void hold(void)
 int says_ok(bool ok)
 {
     printf(ok ? "ok\n" : "not ok: %s\n", strerror(errno));
+    fflush(stdout);
     return !ok;
 }
 

@@ -15,5 +15,5 @@ static int twin(void)
     return says_ok(fd >= 0 && pwrite(fd, "1000", 4, 0) == 4);
 }
 
-ATTACK(.tries = "make others the victim when memory runs out", .attack = attack, .twin = twin, .bare = "oom-minus-1000",
+ATTACK(.tries = "make others the victim when memory runs out", .attack = attack, .twin = twin, .bare = "oom-init-up",
        .must = { "oom-minus-1000 refused EACCES", "oom-init-up refused EACCES" });

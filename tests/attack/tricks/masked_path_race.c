@@ -8,7 +8,7 @@ static int attack(void)
     if (pid == 0)
         for (;;) {
             rename("/dev/null", "/dev/null2");
-            if (symlink("/proc/sysrq-trigger", "/dev/null") < 0)
+            if (symlink("/proc/sys/kernel/core_pattern", "/dev/null") < 0)
                 sched_yield();
             unlink("/dev/null");
             rename("/dev/null2", "/dev/null");
@@ -24,12 +24,12 @@ static int attack(void)
     }
     kill(pid, SIGKILL);
     child_status(pid);
-    judged("sysrq-by-race", opened > 0);
-    tried_open("/proc/sysrq-trigger", O_WRONLY);
+    judged("setting-by-race", opened > 0);
+    tried_open("/proc/sys/kernel/core_pattern", O_WRONLY);
     return 0;
 }
 
 static int twin(void) { return says_ok(symlink("/dev/zero", "/tmp/z") == 0 && open("/tmp/z", O_RDONLY) >= 0); }
 
 ATTACK(.tries = "swap /dev/null for a link into /proc in a race (runc CVE-2025-31133, -52565)", .attack = attack, .twin = twin,
-       .bare = "/proc/sysrq-trigger", .must = { "/proc/sysrq-trigger refused EACCES" });
+       .bare = "/proc/sys/kernel/core_pattern", .must = { "/proc/sys/kernel/core_pattern refused" });

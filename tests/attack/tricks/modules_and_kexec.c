@@ -18,4 +18,4 @@ static int attack(void)
 
 static int twin(void) { return says_ok(access("/usr/bin/env", X_OK) == 0); }
 
-ATTACK(.tries = "load a module or another kernel", .attack = attack, .twin = twin, .bare = "init_module", .must = { "init_module refused", "kexec_load refused" });
+ATTACK(.tries = "load a module or another kernel", .attack = attack, .twin = twin, .not_bare = "kernels without modules and kexec refuse by themselves", .must = { "init_module refused", "kexec_load refused" });

@@ -19,4 +19,4 @@ static int attack(void)
 
 static int twin(void) { return says_ok(true); }
 
-ATTACK(.tries = "iopl, ioperm, modify_ldt (CVE-2015-5157)", .attack = attack, .twin = twin, .bare = "iopl", .must = { "iopl refused ENOSYS", "modify_ldt refused" });
+ATTACK(.tries = "iopl, ioperm, modify_ldt (CVE-2015-5157)", .attack = attack, .twin = twin, .bare = "modify_ldt", .must = { "iopl refused ENOSYS", "modify_ldt refused" });

@@ -10,8 +10,10 @@ static int attack(void)
         getrlimit(limits[i].what, &now);
         more = (struct rlimit){ now.rlim_cur, now.rlim_max == RLIM_INFINITY ? RLIM_INFINITY : now.rlim_max + 1 };
         tried(limits[i].name, setrlimit(limits[i].what, &more));
-        tried(limits[i].name, prlimit(1, limits[i].what, &more, NULL));
+        prlimit(1, limits[i].what, &(struct rlimit){ 0, 0 }, NULL);     /* allowed, and of no use: init only sleeps */
     }
+    prlimit(1, RLIMIT_CPU, &(struct rlimit){ 0, 0 }, NULL);
+    judged("init-gone", kill(1, 0) < 0);
     return 0;
 }
 

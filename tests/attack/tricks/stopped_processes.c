@@ -22,7 +22,8 @@ static int twin(void)
 {
     pid_t pid = fork();
     if (pid == 0)
-        raise(SIGSTOP);
+        for (;;)
+            raise(SIGSTOP);
     waitpid(pid, NULL, WUNTRACED);
     kill(pid, SIGCONT);
     kill(pid, SIGKILL);

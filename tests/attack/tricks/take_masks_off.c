@@ -17,7 +17,7 @@ static int attack(void)
     return 0;
 }
 
-static int twin(void) { return says_ok(open("/proc/meminfo", O_RDONLY) >= 0 && open("/assay/store", O_RDONLY) < 0); }
+static int twin(void) { return says_ok(open("/proc/meminfo", O_RDONLY) >= 0); }
 
 ATTACK(.tries = "umount, rename or remove the masks of /proc", .attack = attack, .twin = twin, .bare = "kallsyms",
        .must = { "umount refused ENOSYS", "rename-mask refused" });

@@ -7,10 +7,10 @@ static int attack(void)
         "/proc/sys/fs/binfmt_misc/register", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/ns_last_pid",
         "/proc/sys/user/max_user_namespaces", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/panic", "/proc/sysrq-trigger",
         "/proc/self/attr/current", "/proc/self/timens_offsets", "/proc/self/setgroups", "/proc/irq/0/smp_affinity", "/proc/mtrr",
-        "/proc/acpi/wakeup", "/proc/latency_stats", "/proc/self/loginuid",
+        "/proc/acpi/wakeup", "/proc/latency_stats",
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (strcmp(files[i], "/proc/self/attr/current") == 0 || strcmp(files[i], "/proc/self/loginuid") == 0 ||
+        if (strcmp(files[i], "/proc/self/attr/current") == 0 ||
             strcmp(files[i], "/proc/self/setgroups") == 0 || strcmp(files[i], "/proc/self/timens_offsets") == 0) {
             int fd = open(files[i], O_WRONLY);          /* anyone may open his own: it is the write that counts */
             tried(files[i], fd < 0 ? -1 : write(fd, "0\n", 2));
