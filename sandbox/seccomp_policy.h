@@ -12,6 +12,7 @@
  * sync, which writes out every disk of the host (syncfs ends at the sandbox's own layer).
  */
 #pragma once
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/personality.h>
@@ -26,6 +27,7 @@ struct policy_row { const char *name; unsigned check_count; struct policy_check 
                               CLONE_NEWCGROUP)
 #define ALLOW(name) { #name, 0, { { 0, 0, 0 } } }
 #define ALLOW_IF(name, arg, mask, value) { #name, 1, { { arg, mask, value } } }
+#define SOCKET(family, protocol) { "socket", 2, { { 0, POLICY_INT, family }, { 2, POLICY_INT, protocol } } }
 
 static const struct policy_row policy[] = {
     /* files: plain input and output */
@@ -110,9 +112,11 @@ static const struct policy_row policy[] = {
     ALLOW_IF(clone, 0, POLICY_NEW_NAMESPACE, 0),
     /* sockets: between processes, on loopback, and the route socket by which libc lists addresses (read-only without
      * capabilities); no vsock, packet, alg, bluetooth, key, netlink of other families */
-    ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX), ALLOW_IF(socket, 0, POLICY_INT, AF_INET),
-    ALLOW_IF(socket, 0, POLICY_INT, AF_INET6),
-    { "socket", 2, { { 0, POLICY_INT, AF_NETLINK }, { 2, POLICY_INT, 0 } } },
+    ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX),
+    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones */
+    SOCKET(AF_INET, 0), SOCKET(AF_INET, IPPROTO_TCP), SOCKET(AF_INET, IPPROTO_UDP), SOCKET(AF_INET, IPPROTO_ICMP),
+    SOCKET(AF_INET6, 0), SOCKET(AF_INET6, IPPROTO_TCP), SOCKET(AF_INET6, IPPROTO_UDP), SOCKET(AF_INET6, IPPROTO_ICMPV6),
+    SOCKET(AF_NETLINK, 0),
     /* asking for the execution domain, the normal one, and the one without address randomness (debuggers, some tests) */
     ALLOW_IF(personality, 0, POLICY_INT, PER_LINUX), ALLOW_IF(personality, 0, POLICY_INT, 0xffffffff),
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),
