@@ -171,6 +171,7 @@ _Noreturn static void bare_world(const char *program, const char *name, const ch
         _exit(90);
     setenv("ATTACK_BARE", "1", 1);
     static const char *const parts[] = { "tree", "earlier", "holder", NULL };
+    pid_t beside = 0;
     bool has[] = { a->tree != NULL, a->earlier != NULL, a->holder != NULL };
     for (size_t i = 0; i < 4; i++) {
         if (i < 3 && !has[i])
@@ -187,8 +188,13 @@ _Noreturn static void bare_world(const char *program, const char *name, const ch
         if (i == 3) {
             int status = 0;
             waitpid(pid, &status, 0);
+            if (beside > 0)
+                kill(beside, SIGKILL);
+            for (int k = 0; k < 150 && waitpid(-1, NULL, WNOHANG) >= 0; k++)   /* what outlives it may still speak */
+                usleep(10000);
             _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 92);
         }
+        beside = i == 2 ? pid : beside;
         for (int k = 0; k < 15 && waitpid(pid, NULL, WNOHANG) == 0; k++)
             usleep(10000);
     }

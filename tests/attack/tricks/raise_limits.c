@@ -23,4 +23,4 @@ static int twin(void)
     return says_ok(setrlimit(RLIMIT_NOFILE, &r) == 0);
 }
 
-ATTACK(.tries = "resource limits, one's own and init's", .attack = attack, .twin = twin, .bare = "files", .must = { "files refused EPERM", "core refused EPERM" });
+ATTACK(.tries = "resource limits, one's own and init's", .attack = attack, .twin = twin, .bare = "file-size", .must = { "files refused EPERM", "core refused EPERM" });
