@@ -191,6 +191,33 @@ static struct outcome attack_run(struct sandbox_limits l, const char *command)
     return o;
 }
 
+/* Of link, hard link, FIFO, directory, socket, sparse file and odd name the last two are files, and come out as such. */
+static void report_takes_only_plain_files(void **state)
+{
+    (void)state;
+    struct outcome o = attack_run((struct sandbox_limits){ 0 }, "./attacker report_that_is_no_file attack; cd /assay/report; truncate -s 200M sparse; "
+                                                                ">\"$(printf -- '-rf\\n\\033[31m\\377')\"; ln sparse twice; echo x >t1; ln t1 t2");
+    struct { uint32_t name_len, flags; uint64_t size; } head;
+    size_t count = 0;
+    bool odd = false;
+    for (size_t at = 0; at < o.report_len; count++) {
+        assert_true(o.report_len - at >= sizeof head);
+        memcpy(&head, o.report + at, sizeof head);
+        odd |= head.name_len == 10 && memcmp(o.report + at + sizeof head, "-rf\n\033[31m\377", 10) == 0;
+        at += sizeof head + head.name_len + (size_t)head.size;
+    }
+    assert_int_equal(count, 1);                 /* all others have two names or are no files */
+    assert_true(odd);
+    outcome_done(&o);
+    o = attack_run((struct sandbox_limits){ 0 }, "truncate -s 200M /assay/report/sparse; echo honest >/assay/report/r");
+    assert_true(o.report_len <= REPORT_FILES_TOTAL_MAX + 4096);
+    assert_non_null(memmem(o.report, o.report_len, "sparse", 6));
+    outcome_done(&o);
+    o = attack_run((struct sandbox_limits){ 0 }, "echo honest >/assay/report/r");
+    assert_non_null(memmem(o.report, o.report_len, "honest", 6));
+    outcome_done(&o);
+}
+
 /* A first run leaves traps where our own processes will work before the second. */
 static void traps_for_the_next_run(void **state)
 {
@@ -258,6 +285,7 @@ int main(int argc, char **argv)
         tests[n] = (struct CMUnitTest){ names[n], trick, NULL, NULL, (void *)(uintptr_t)&rows.rows[i] };
         n++;
     }
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(report_takes_only_plain_files);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(uid_outside_is_nobodys);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(traps_for_the_next_run);
     return _cmocka_run_group_tests("sandbox attacks", tests, n, start, stop);
