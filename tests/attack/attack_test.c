@@ -15,7 +15,7 @@ static struct sandbox_client *client;           /* of the harness, for the tests
 
 /* ---- unharmed: what is counted before and after ---- */
 
-struct census { long mounts, processes, jail_fds, groups; char core_pattern[128], hostname[65], files[160]; };
+struct census { long mounts, processes, jail_fds, groups; char core_pattern[128], hostname[65], files[240]; };
 
 static long count_lines(const char *command)
 {
@@ -37,12 +37,13 @@ static void read_text(const char *path, char *out, size_t size)
 
 static void stamp(char *out, size_t size)
 {
-    static const char *const paths[] = { "/usr/bin/env", "/etc/passwd", "/bin/sh", NULL };
+    static const char *const paths[] = { "/usr/bin/env", "/etc/passwd", "/bin/sh", "/dev/null", NULL };
     size_t at = 0;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         struct stat st = { 0 };
         stat(paths[i] != NULL ? paths[i] : h.program, &st);
-        at += (size_t)snprintf(out + at, size - at, "%llu.%lld.%o ", (unsigned long long)st.st_ino, (long long)st.st_mtime, st.st_mode);
+        at += (size_t)snprintf(out + at, size - at, "%llu.%lld.%o ", (unsigned long long)st.st_ino,
+                               S_ISREG(st.st_mode) ? (long long)st.st_mtime : 0, st.st_mode);
     }
 }
 

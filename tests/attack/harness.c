@@ -161,13 +161,30 @@ struct outcome harness_ours(struct harness *h, const struct attack *a, const cha
 
 /* ---- the bare child: namespaces for what it could break, and no defence ---- */
 
+/* A /dev of its own with the host's nodes: tricks rename and make files there. */
+static int own_devices(void)
+{
+    static const char *const names[] = { "null", "zero", "full", "random", "urandom", "tty", "ttyS0", "kvm", "fuse", "console", "kmsg" };
+    if (mkdir("/tmp/dev", 0755) < 0 || mount("t", "/tmp/dev", "tmpfs", 0, "mode=755") < 0 || mkdir("/tmp/dev/shm", 01777) < 0 || mkdir("/tmp/dev/pts", 0755) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char from[32], to[32];
+        struct stat st;
+        snprintf(from, sizeof from, "/dev/%s", names[i]);
+        snprintf(to, sizeof to, "/tmp/dev/%s", names[i]);
+        if (stat(from, &st) == 0 && mknod(to, st.st_mode, st.st_rdev) < 0)
+            return -1;
+    }
+    return mount("/tmp/dev", "/dev", NULL, MS_MOVE, NULL);
+}
+
 _Noreturn static void bare_world(const char *program, const char *name, const char *part, const struct attack *a)
 {
     int self = open(program, O_RDONLY | O_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("proc", "/proc", "proc", 0, NULL) < 0 ||
         mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) < 0 || mount("t", "/tmp", "tmpfs", 0, NULL) < 0 ||
-        mount("t", "/dev/shm", "tmpfs", 0, NULL) < 0 || mkdir("/tmp/work", 0755) < 0 || chdir("/tmp/work") < 0)
+        own_devices() < 0 || mount("t", "/dev/shm", "tmpfs", 0, NULL) < 0 || mkdir("/tmp/work", 0755) < 0 || chdir("/tmp/work") < 0)
         _exit(90);
     setenv("ATTACK_BARE", "1", 1);
     static const char *const parts[] = { "tree", "earlier", "holder", NULL };
