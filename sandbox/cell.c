@@ -82,7 +82,8 @@ static void limit(int what, uint64_t value)
 
 static void usual_limits(void)
 {
-    struct rlimit no_core = { 0, 0 };
+    /* No core file is as small as a byte, and a core_pattern that is a pipe is left alone at 1 and only at 1. */
+    struct rlimit no_core = { 1, 1 };
     setrlimit(RLIMIT_CORE, &no_core);
     limit(RLIMIT_NOFILE, 4096);
     limit(RLIMIT_MEMLOCK, 64 << 20);

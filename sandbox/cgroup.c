@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define PREFIX "assay-jail."
+#define TCP_BYTES "67108864"            /* v1 counts socket buffers apart, and leaves them unlimited unless told */
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
 
@@ -271,6 +272,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         if (rc < 0)
             return rc;
         if (c == CGROUP_MEMORY) {
+            put_path(dir, "memory.kmem.tcp.limit_in_bytes", TCP_BYTES);
             s->memory_limit = open_in(dir, "memory.limit_in_bytes", O_WRONLY);
             s->memsw_limit = open_in(dir, "memory.memsw.limit_in_bytes", O_WRONLY);
             s->memory_peak = open_in(dir, s->memsw_limit >= 0 ? "memory.memsw.max_usage_in_bytes"

@@ -76,7 +76,8 @@ static void crew_end(struct launcher *l, int *out_status)
         close(l->agent_fd);
     }
     if (l->reaper > 0) {
-        while (waitpid(l->reaper, NULL, 0) < 0 && errno == EINTR)
+        /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
+        for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
             ;
         close(l->reaper_fd);
     }

@@ -17,7 +17,7 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test soak_test) $(B)/tests/attack/attack_test
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test soak_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
@@ -31,6 +31,23 @@ K ?= 32
 .PHONY: soak
 soak: $(B)/tests/sandbox/soak_test
 	@ASSAY_BIN=$(BIN) $< $(N) $(K)
+
+# The attack suite: tricks in one static program without sanitizers, because it must run in any root; and what drives them.
+ATTACK_OBJS := $(patsubst tests/attack/%.c,build/attack/%.o,$(wildcard tests/attack/tricks/*.c) tests/attack/attacker.c)
+$(ATTACK_OBJS): build/attack/%.o: tests/attack/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu17 -D_GNU_SOURCE -I. -O1 -Wall -Wextra -Wno-missing-field-initializers -Werror -MMD -MP -c -o $@ $<
+build/attack/attacker: $(ATTACK_OBJS)
+	@$(if $(V),,echo "LD $@")
+	$(Q)$(CC) -static -o $@ $^
+
+ATTACK_TESTS := $(addprefix $(B)/tests/attack/,attack_test table)
+UNIT_TESTS += $(B)/tests/attack/attack_test
+$(ATTACK_TESTS): $(B)/%: $(B)/%.o $(B)/tests/attack/harness.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail build/attack/attacker
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
+
+-include $(ATTACK_OBJS:.o=.d) $(ATTACK_TESTS:=.d) $(B)/tests/attack/harness.d
 
 BENCHES += $(B)/tests/bench/bench_sandbox
 $(B)/tests/bench/bench_sandbox: $(B)/tests/bench/bench_sandbox.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail

@@ -8,9 +8,11 @@
  * process_madvise), handles (name_to_handle_at, open_by_handle_at), keys (add_key, request_key,
  * keyctl), kernel (bpf, perf_event_open, userfaultfd, io_uring_*, kexec_*, *_module, reboot, syslog,
  * swapon, acct, quotactl, fanotify_*), clocks (settimeofday, adjtimex, clock_settime), ports and
- * segments (iopl, ioperm, modify_ldt), seccomp itself, memfd_secret, vhangup, nfsservctl.
+ * segments (iopl, ioperm, modify_ldt), seccomp itself, memfd_secret, vhangup, nfsservctl, and
+ * sync, which writes out every disk of the host (syncfs ends at the sandbox's own layer).
  */
 #pragma once
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/personality.h>
@@ -25,12 +27,13 @@ struct policy_row { const char *name; unsigned check_count; struct policy_check 
                               CLONE_NEWCGROUP)
 #define ALLOW(name) { #name, 0, { { 0, 0, 0 } } }
 #define ALLOW_IF(name, arg, mask, value) { #name, 1, { { arg, mask, value } } }
+#define SOCKET(family, protocol) { "socket", 2, { { 0, POLICY_INT, family }, { 2, POLICY_INT, protocol } } }
 
 static const struct policy_row policy[] = {
     /* files: plain input and output */
     ALLOW(read), ALLOW(write), ALLOW(readv), ALLOW(writev), ALLOW(pread64), ALLOW(pwrite64), ALLOW(preadv), ALLOW(pwritev),
     ALLOW(preadv2), ALLOW(pwritev2), ALLOW(lseek), ALLOW(sendfile), ALLOW(copy_file_range), ALLOW(splice), ALLOW(tee),
-    ALLOW(vmsplice), ALLOW(readahead), ALLOW(fadvise64), ALLOW(fallocate), ALLOW(ftruncate), ALLOW(truncate), ALLOW(sync),
+    ALLOW(vmsplice), ALLOW(readahead), ALLOW(fadvise64), ALLOW(fallocate), ALLOW(ftruncate), ALLOW(truncate),
     ALLOW(syncfs), ALLOW(fsync), ALLOW(fdatasync), ALLOW(sync_file_range), ALLOW(cachestat),
     /* files: open, close, names; paths end at the sandbox's root */
     ALLOW(open), ALLOW(openat), ALLOW(openat2), ALLOW(creat), ALLOW(close), ALLOW(close_range), ALLOW(dup), ALLOW(dup2),
@@ -109,9 +112,11 @@ static const struct policy_row policy[] = {
     ALLOW_IF(clone, 0, POLICY_NEW_NAMESPACE, 0),
     /* sockets: between processes, on loopback, and the route socket by which libc lists addresses (read-only without
      * capabilities); no vsock, packet, alg, bluetooth, key, netlink of other families */
-    ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX), ALLOW_IF(socket, 0, POLICY_INT, AF_INET),
-    ALLOW_IF(socket, 0, POLICY_INT, AF_INET6),
-    { "socket", 2, { { 0, POLICY_INT, AF_NETLINK }, { 2, POLICY_INT, 0 } } },
+    ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX),
+    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones */
+    SOCKET(AF_INET, 0), SOCKET(AF_INET, IPPROTO_TCP), SOCKET(AF_INET, IPPROTO_UDP), SOCKET(AF_INET, IPPROTO_ICMP),
+    SOCKET(AF_INET6, 0), SOCKET(AF_INET6, IPPROTO_TCP), SOCKET(AF_INET6, IPPROTO_UDP), SOCKET(AF_INET6, IPPROTO_ICMPV6),
+    SOCKET(AF_NETLINK, 0),
     /* asking for the execution domain, the normal one, and the one without address randomness (debuggers, some tests) */
     ALLOW_IF(personality, 0, POLICY_INT, PER_LINUX), ALLOW_IF(personality, 0, POLICY_INT, 0xffffffff),
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),

@@ -1,0 +1,23 @@
+#include "tests/attack/attack.h"
+#include <sys/sysmacros.h>
+#include "tests/attack/image.h"
+
+static int image(void)
+{
+    if (image_base() < 0)
+        return 1;
+    if (symlink("/tmp", "assay") < 0) return 1;
+    return 0;
+}
+
+static int attack(void)
+{
+    tried("host-file", open(given("HOST_FILE"), O_RDONLY));
+    tried("shadow", access("/etc/shadow", F_OK));
+    tried("report-to-tmp", access("/tmp/r", F_OK));
+    return 0;
+}
+
+static int twin(void) { return says_ok(access("/usr/bin/env", X_OK) == 0); }
+
+ATTACK(.tries = "an image whose report directory is a link (Judge0 CVE-2024-28185)", .attack = attack, .twin = twin, .image = image, .not_bare = "the runner's own code is the defence", .image_refused = true);
