@@ -166,7 +166,8 @@ static inline struct census census_take(long *guardian)
 static inline void census_print(const char *when, const struct census *c)
 {
     printf("%-9s fds %ld+%ld  processes %ld (%ld zombies)  mounts %ld in %ld namespaces, %ld here  cgroups %ld (machine %ld)\n"
-           "          resident client %ld KiB, jail %ld KiB, all below %ld KiB anonymous  machine: %ld MiB free, kernel %ld MiB\n",
+           "          resident client %ld KiB, jail %ld KiB, all below %ld KiB anonymous\n"
+           "          machine: %ld MiB free, kernel %ld MiB\n",
            when, c->client_fds, c->jail_fds, c->processes, c->zombies, c->mounts, c->namespaces, c->host_mounts, c->cgroups,
            c->all_cgroups, c->client_kib, c->jail_kib, c->below_kib, c->free_kib / 1024, c->kernel_kib / 1024);
     fflush(stdout);
