@@ -18,7 +18,7 @@ struct census {
     long processes, zombies;                /* below the client */
     long mounts, namespaces;                /* mount points in all their mount namespaces; how many of those */
     long host_mounts, cgroups;              /* of this process's namespace; directories of this jail */
-    long client_kib, jail_kib, below_kib;   /* resident: client, guardian and jail; proportional: all below the client */
+    long client_kib, jail_kib, below_kib;   /* resident: client, guardian and jail; anonymous: all below */
     long free_kib, kernel_kib;              /* of the machine: available; unreclaimable slab, stacks, tables, per-CPU */
     long all_cgroups;                       /* of the machine, dying ones included */
 };
@@ -128,7 +128,7 @@ static inline struct census census_take(long *guardian)
         snprintf(path, sizeof path, "/proc/%ld/fd", all[i].pid);
         c.jail_fds += census_entries(path);
         snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", all[i].pid);
-        c.below_kib += CENSUS_KEYS(path, "Pss:");
+        c.below_kib += CENSUS_KEYS(path, "Anonymous:");
         if (strcmp(all[i].name, "assay-jail") == 0) {       /* guardian and jail; keepers have a name of their own */
             snprintf(path, sizeof path, "/proc/%ld/status", all[i].pid);
             c.jail_kib += CENSUS_KEYS(path, "VmRSS:");
@@ -166,7 +166,8 @@ static inline struct census census_take(long *guardian)
 static inline void census_print(const char *when, const struct census *c)
 {
     printf("%-9s fds %ld+%ld  processes %ld (%ld zombies)  mounts %ld in %ld namespaces, %ld here  cgroups %ld (machine %ld)\n"
-           "          resident client %ld KiB, jail %ld KiB, all below %ld KiB PSS  machine: %ld MiB free, kernel %ld MiB\n",
+           "          resident client %ld KiB, jail %ld KiB, all below %ld KiB anonymous\n"
+           "          machine: %ld MiB free, kernel %ld MiB\n",
            when, c->client_fds, c->jail_fds, c->processes, c->zombies, c->mounts, c->namespaces, c->host_mounts, c->cgroups,
            c->all_cgroups, c->client_kib, c->jail_kib, c->below_kib, c->free_kib / 1024, c->kernel_kib / 1024);
     fflush(stdout);
