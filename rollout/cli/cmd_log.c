@@ -51,14 +51,8 @@ static int list_page(struct cli *c, struct arena *a, struct trajectories_view *p
  */
 static int tail_start(struct cli *c, const char *task, uint64_t want, uint64_t *out, struct err *err)
 {
-    own_buf request = { 0 };
-    own_buf answer = { 0 };
     struct status_view s;
-    int rc = ask_status(&request, err);
-    if (rc == 0)
-        rc = cli_call(c, METHOD_STATUS, &request, &answer, err);
-    if (rc == 0)
-        rc = view_status(&s, &c->arena, &answer, err);
+    int rc = status_ask(&s, c, err);
     if (rc < 0)
         return rc;
     uint64_t *last = arena_alloc(&c->arena, want * sizeof *last);      /* a ring */

@@ -1,6 +1,17 @@
 /* cmd_status.c - `assay status`: what the server is doing. Looks only, starts nothing. */
 #include "rollout/cli/cli.h"
 #include "rollout/cli/print.h"
+#include "rollout/cli/view.h"
+
+int status_ask(struct status_view *out, struct cli *c, struct err *err)
+{
+    own_buf request = { 0 };
+    own_buf answer = { 0 };
+    int rc = ask_status(&request, err);
+    if (rc == 0)
+        rc = cli_call(c, METHOD_STATUS, &request, &answer, err);
+    return rc < 0 ? rc : view_status(out, &c->arena, &answer, err);
+}
 
 int cmd_status(struct cli *c, struct err *err)
 {
@@ -16,14 +27,8 @@ int cmd_status(struct cli *c, struct err *err)
         puts("; the next command that needs one starts it");
         return 0;
     }
-    own_buf request = { 0 };
-    own_buf answer = { 0 };
     struct status_view s;
-    int rc = ask_status(&request, err);
-    if (rc == 0)
-        rc = cli_call(c, METHOD_STATUS, &request, &answer, err);
-    if (rc == 0)
-        rc = view_status(&s, &c->arena, &answer, err);
+    int rc = status_ask(&s, c, err);
     if (rc < 0)
         return rc;
     if (c->json)

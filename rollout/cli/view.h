@@ -100,6 +100,9 @@ MUST_CHECK int ask_tasks(struct buf *out, const char *after, uint32_t limit, con
 
 MUST_CHECK int view_evaluate(struct evaluate_view *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_status(struct status_view *out, struct arena *a, const struct buf *answer, struct err *err);
+/* Ask the server at hand how it stands (cmd_status.c); *out's text lies in the command's arena. */
+struct cli;
+MUST_CHECK int status_ask(struct status_view *out, struct cli *c, struct err *err);
 MUST_CHECK int view_trajectory(struct trajectory_view *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_trajectories(struct trajectories_view *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_import(struct import_view *out, struct arena *a, const struct buf *answer, struct err *err);
