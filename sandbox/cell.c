@@ -18,12 +18,17 @@
 extern char **environ;
 
 static const char *const fixed_env[] = {
-    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox", "USER=root", "LOGNAME=root",
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox",
     "SHELL=/bin/sh", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "TMPDIR=/tmp",
     "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
 };
+static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
+    { "USER=root", "LOGNAME=root" }, { "USER=sandbox", "LOGNAME=sandbox" },
+};
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
 #define COMMAND_USUAL 16384             /* bytes of heap made ready for one */
+
+static uid_t inside_uid(const struct kit *kit) { return kit->profile == SANDBOX_COMPATIBLE ? COMPATIBLE_UID : 0; }
 
 /* Close all but 0-2 and `keep`, which becomes 3. */
 static int keep_only(int keep)
@@ -53,7 +58,7 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit->userns, NULL, &err);     /* it will make one call for ever: no filter needed */
+        rc = rights_drop(kit->userns, inside_uid(kit), NULL, &err);     /* it will make one call for ever: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -113,17 +118,19 @@ _Noreturn static void unable(const char *what)
     _exit(126);
 }
 
-/* NULL-terminated, owned; the strings are fixed_env's and those that follow the first one in text[size], which ends in NUL. */
-static const char **environment(const char *text, size_t size)
+/* NULL-terminated, owned; the strings are the fixed ones and those that follow the first one in text[size], which ends in NUL. */
+static const char **environment(enum sandbox_profile profile, const char *text, size_t size)
 {
     size_t n = 0, strings = 0;
     for (const char *s = text; s < text + size; s += strlen(s) + 1)
         strings++;
-    const char **env = malloc((FIXED_ENV_COUNT + strings + 1) * sizeof *env);
+    const char **env = malloc((FIXED_ENV_COUNT + 2 + strings + 1) * sizeof *env);
     if (env == NULL)
         return NULL;
     for (; n < FIXED_ENV_COUNT; n++)
         env[n] = fixed_env[n];
+    env[n++] = user_env[profile][0];
+    env[n++] = user_env[profile][1];
     for (const char *s = text + strlen(text) + 1; s < text + size; s += strlen(s) + 1) {
         size_t at = 0;
         while (at < n && !same_name(env[at], s))
@@ -136,7 +143,7 @@ static const char **environment(const char *text, size_t size)
 }
 
 /* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
-static int prepare(void)
+static int prepare(enum sandbox_profile profile)
 {
     usual_limits();
     prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
@@ -144,7 +151,7 @@ static int prepare(void)
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
     /* A process just forked pays at its first touch of code, heap and directories: so touch them now. */
-    free(environment("", 1));
+    free(environment(profile, "", 1));
     own_mem char *room = malloc(COMMAND_USUAL);
     if (room != NULL)
         memset(room, 1, COMMAND_USUAL);
@@ -159,7 +166,7 @@ static int prepare(void)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, int command, int null_errno, struct err *err)
+static int run(const struct kit *kit, const struct cell_order *o, int command, int null_errno, struct err *err)
 {
     struct stat st;
     if (fstat(command, &st) < 0 || st.st_size < 1)
@@ -172,7 +179,7 @@ static int run(const struct cell_order *o, int command, int null_errno, struct e
         return err_sys(err, ERR_SYS, "command");
     if (text[size - 1] != '\0')
         return err_set(err, ERR_BAD_INPUT, "command: not terminated");
-    own_mem const char **env = environment(text, size);
+    own_mem const char **env = environment(kit->profile, text, size);
     if (env == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
     given_limits(o);
@@ -197,11 +204,11 @@ void cell_agent(const struct kit *kit, int sock, int out)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, &err);
+    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
     sock = 3;
-    int null_errno = rc == 0 ? prepare() : 0;
+    int null_errno = rc == 0 ? prepare(kit->profile) : 0;
     answer(sock, rc, &err);
     while (rc == 0) {
         struct cell_order o;
@@ -219,7 +226,7 @@ void cell_agent(const struct kit *kit, int sock, int out)
         } else if (o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
         } else if (o.kind == CELL_RUN && nfds == 1) {
-            done = run(&o, fds[0], null_errno, &err);
+            done = run(kit, &o, fds[0], null_errno, &err);
         } else {
             _exit(1);
         }

@@ -35,7 +35,7 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     sandbox_acquired_cb cb;
     void *arg;
     struct sandbox_limits limits;
-    uint32_t which;
+    uint32_t which, profile;
     int fds[3], nfds;                       /* owned */
     int retries;
     struct waiting *next;
@@ -196,7 +196,7 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
 {
     struct slot_view *v = &c->slots[slot];
     struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
-                               .limits = w->limits };
+                               .profile = w->profile, .limits = w->limits };
     int rc = send_request(c, &r, w->fds, w->nfds, err);
     if (rc == 0) {
         v->ready = false;
@@ -223,12 +223,14 @@ int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, c
 {
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
+    if (spec->profile >= SANDBOX_PROFILE_COUNT)
+        return err_set(err, ERR_USAGE, "profile %u: there is none of that number", (unsigned)spec->profile);
     if (c->open == c->wanted)
         return err_set(err, ERR_BUSY, "all %u sandboxes are in use", c->wanted);
     struct waiting *w = calloc(1, sizeof *w);
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
-    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
+    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits, .profile = spec->profile };
     const struct { int fd; uint32_t bit; } given[] = {
         { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
     };

@@ -31,7 +31,8 @@ enum {                          /* bits of grant_request.fds */
 
 struct grant_request {
     uint32_t kind, slot, generation, fds;
-    struct sandbox_limits limits;       /* acquire only; zero elsewhere */
+    uint32_t profile;                   /* acquire only, as the limits; zero elsewhere */
+    struct sandbox_limits limits;
 };
 
 enum { GRANT_HAS_OUTPUT = 1, GRANT_HAS_REPORT = 2 };            /* bits of grant_answer.fds */

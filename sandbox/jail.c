@@ -35,6 +35,7 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
+#define NESTED_MAX 64u                  /* namespaces of each kind that a compatible sandbox may hold; their memory is its own */
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
@@ -86,8 +87,24 @@ static int put_map(pid_t pid, const char *which, unsigned from, unsigned to, str
     return fd >= 0 && write(fd, line, (size_t)n) == n ? 0 : err_sys(err, ERR_DENIED, "%s of a user namespace", which);
 }
 
-/* A user namespace in which `from_uid`/`from_gid` stand for host id `to`. Returns its descriptor. */
-static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, struct err *err)
+/* How many namespaces of each kind may be made below the caller's user namespace. 0, or errno. */
+static int limit_nested(unsigned count)
+{
+    static const char *const kinds[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time" };
+    char path[64], text[16];
+    int n = snprintf(text, sizeof text, "%u", count);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", kinds[i]);
+        own_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 ? errno != ENOENT : write(fd, text, (size_t)n) != n)     /* no such file, no such kind */
+            return errno;
+    }
+    return 0;
+}
+
+/* A user namespace in which `from_uid`/`from_gid` stand for host id `to`, for at most `nested` namespaces of each kind below
+ * it. Returns its descriptor. */
+static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, unsigned nested, struct err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
@@ -97,7 +114,7 @@ static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, struct
     if (pid == 0) {
         /* Owned by the slot's own uid: what the kernel counts per owner (inotify and others) is not shared by slots. */
         prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP);
-        char ok = (char)(setresuid(to, to, to) == 0 && unshare(CLONE_NEWUSER) == 0 ? 0 : errno);
+        char ok = (char)(setresuid(to, to, to) == 0 && unshare(CLONE_NEWUSER) == 0 ? limit_nested(nested) : errno);
         if (write(out, &ok, 1) == 1)
             pause();
         _exit(0);
@@ -203,7 +220,7 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
         return err_set(err, ERR_PROTOCOL, "descriptor is no directory");
     bool other = st.st_uid != 0 || st.st_gid != 0;
     if (other && (s->owner_ns < 0 || s->owner_uid != st.st_uid || s->owner_gid != st.st_gid)) {
-        int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, err);
+        int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, 0, err);
         if (ns < 0)
             return ns;
         if (s->owner_ns >= 0)
@@ -222,12 +239,15 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
 
 static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int out[3] = { -1, -1, -1 }, n = 0, rc = 0;
+    int out[4] = { -1, -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
     bool tree_own = true, root_own;
+    if (r->profile >= SANDBOX_PROFILE_COUNT)
+        return err_set(err, ERR_PROTOCOL, "slot %u: profile %u", r->slot, r->profile);
     complete(j, &r->limits);
     int next = 0;
+    uint32_t which = r->fds;
     if (r->fds & GRANT_FD_TREE)
         rc = (tree = borrow_dir(j, s, fds[next++], &tree_own, &why)) < 0 ? why.code : 0;
     if (rc == 0 && tree >= 0)
@@ -241,8 +261,15 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
         rc = (root = borrow_dir(j, s, fds[next++], &root_own, &why)) < 0 ? why.code : 0;
         out[n++] = root;
     }
+    if (rc == 0 && r->profile == SANDBOX_COMPATIBLE) {
+        if (s->nested_ns < 0)
+            s->nested_ns = userns_make(COMPATIBLE_UID, COMPATIBLE_UID, s->kit.uid, NESTED_MAX, &why);
+        rc = s->nested_ns < 0 ? why.code : 0;
+        out[n++] = s->nested_ns;
+        which |= ORDER_FD_USERNS;
+    }
     if (rc == 0)
-        rc = slot_acquire(j, s, r->fds, out, n, tree_own, &r->limits, &why);
+        rc = slot_acquire(j, s, which, out, n, tree_own, &r->limits, &why);
     if (rc == ERR_PROTOCOL) {
         *err = why;
         return rc;
@@ -430,15 +457,15 @@ static void set_defaults(struct jail *j)
 static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
-    struct sock_fprog filter;
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
     int rc = mount_plan(&plan, err);
     if (rc == 0)
         rc = mount_jail(err);
-    if (rc == 0)
-        rc = seccomp_compile(&filter, err);
+    for (enum sandbox_profile p = 0; rc == 0 && p < SANDBOX_PROFILE_COUNT; p++)
+        rc = seccomp_compile(&filters[p], p, err);
     if (rc < 0)
         return rc;
     j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -459,10 +486,11 @@ static int open_all(struct jail *j, struct err *err)
         if (ring == MAP_FAILED)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
-                            .report_fd = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
+                            .report_fd = -1, .nested_ns = -1, .owner_ns = -1, .kit = {
+            .slot = i, .uid = j->uid_first + i, .ring = ring, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
-        s->kit.userns = userns_make(0, 0, s->kit.uid, err);
+        memcpy(s->kit.filters, filters, sizeof filters);
+        s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
         rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);

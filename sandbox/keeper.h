@@ -13,4 +13,4 @@
 
 /* Never return; `kit` is theirs. All descriptors but kit's are closed. */
 _Noreturn void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why);
-_Noreturn void launcher_main(const struct kit *kit);
+_Noreturn void launcher_main(struct kit *kit);

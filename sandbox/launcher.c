@@ -34,7 +34,7 @@
 #include <sys/wait.h>
 
 struct launcher {
-    const struct kit *kit;
+    struct kit *kit;                /* our own copy since the fork */
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
     struct sandbox_limits limits;
@@ -182,9 +182,16 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     int tree = o->fds & GRANT_FD_TREE ? fds[next++] : -1;
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
+    int userns = o->fds & ORDER_FD_USERNS ? fds[next++] : -1;
     if (root >= 0) {
         crew_end(l, NULL);                  /* made for the other root */
         rc = mount_root(&l->world, l->kit, root, err);
+    }
+    if (rc == 0 && userns >= 0) {
+        crew_end(l, NULL);                  /* made for the other profile */
+        l->kit->profile = SANDBOX_COMPATIBLE;
+        l->kit->userns = fcntl(userns, F_DUPFD_CLOEXEC, 0);
+        rc = l->kit->userns < 0 ? err_sys(err, ERR_SYS, "user namespace") : mount_nested_proc(&l->world, err);
     }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
@@ -280,7 +287,7 @@ static bool obey(struct launcher *l)
     return true;
 }
 
-void launcher_main(const struct kit *kit)
+void launcher_main(struct kit *kit)
 {
     struct launcher l = { .kit = kit, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
     struct err err = { 0 };

@@ -273,7 +273,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "lower", "masks" };
+    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc" };
     *w = (struct world){ .store = -1, .report = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
@@ -425,7 +425,8 @@ static int mask(int proc, const char *name, int store, const char *with, struct 
 
 int mount_proc(const struct world *w, struct err *err)
 {
-    own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    static const char *const options[][2] = { { "hidepid", "2" }, { NULL, NULL } };
+    own_fd proc = fresh("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = proc < 0 ? proc : attach(proc, root, "proc", err);
     for (size_t i = 0; rc == 0 && i < sizeof masked_files / sizeof masked_files[0]; i++)
@@ -439,4 +440,10 @@ int mount_proc(const struct world *w, struct err *err)
     if (sys < 0 || mount_setattr(sys, "", AT_EMPTY_PATH, &ro, sizeof ro) < 0)
         return err_sys(err, ERR_SYS, "read-only /proc/sys");
     return attach(sys, proc, "sys", err);
+}
+
+int mount_nested_proc(const struct world *w, struct err *err)
+{
+    own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    return proc < 0 ? proc : attach(proc, w->store, "proc", err);
 }

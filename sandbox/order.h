@@ -13,7 +13,8 @@
 
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd, last the user
+                             * namespace of the compatible profile */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
 };
@@ -28,6 +29,11 @@ enum note_kind {
     NOTE_COLLECTED,         /* launcher: rc */
 };
 
+/* The one user inside. Who is uid 0 without capabilities may not map itself into a user namespace nested in its own
+ * (CAP_SETFCAP is asked for that): the compatible profile needs another number. */
+#define COMPATIBLE_UID 1000u
+
+#define ORDER_FD_USERNS 16u     /* bit of order.fds beside those of grant.h: there if and only if the profile is compatible */
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
@@ -64,9 +70,10 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     uint32_t slot;
     uid_t    uid;               /* host uid and gid behind uid 0 inside */
     int      sock;              /* to the jail */
+    enum sandbox_profile profile;       /* every launcher begins as strict; a compatible acquire changes both in its copy */
     int      userns;
     struct ring *ring;
-    struct sock_fprog filter;
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
 };

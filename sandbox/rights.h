@@ -5,8 +5,8 @@
 #include <sys/types.h>
 
 /*
- * Enter user namespace `userns` as its uid 0 (an unprivileged uid outside), with an own keyring,
+ * Enter user namespace `userns` as its uid and gid `id` (unprivileged outside), with an own keyring,
  * no capability in any set and none to be had by exec, no_new_privs, and `filter` (NULL: none).
  * Nothing undoes it.
  */
-MUST_CHECK int rights_drop(int userns, const struct sock_fprog *filter, struct err *err);
+MUST_CHECK int rights_drop(int userns, uid_t id, const struct sock_fprog *filter, struct err *err);

@@ -9,6 +9,7 @@
  * Inside: / is the environment root (read-only below, writable on top, host secrets masked), the
  * snapshot's tree lies at SANDBOX_WORK_DIR, cwd of every command. Own user, mount, pid, net, ipc,
  * uts and cgroup namespaces; loopback up and nothing else; no capabilities; no_new_privs.
+ * How much of the kernel is in reach beside that is the profile's matter.
  *
  * Life of a sandbox:  acquire -> run -> (run ...) -> close.  Everything inside is killed and reaped
  * at the end of each run, before its callback: results after the process tree's death only.
@@ -27,10 +28,19 @@
 struct sandbox_client;
 struct sandbox;
 
+enum sandbox_profile {
+    SANDBOX_STRICT,         /* no ptrace, no mounts, no namespaces: such calls are ENOSYS, as on a kernel without them */
+    SANDBOX_COMPATIBLE,     /* debuggers, and nested namespaces with mounts and a fresh /proc of their own; the user is uid
+                             * 1000, not 0. More of the kernel is in reach, and a nested /proc has no masks: what anyone may
+                             * read there of the host shows */
+    SANDBOX_PROFILE_COUNT
+};
+
 struct sandbox_spec {
     int tree_fd;            /* O_PATH directory of the snapshot's tree, borrowed; -1: empty work dir */
     int edits_fd;           /* sealed memfd of tree edits (repos/edits.h format), borrowed; -1: none */
     int root_fd;            /* O_PATH directory of the environment's root, borrowed; -1: the host's own root */
+    enum sandbox_profile profile;
 };
 
 struct sandbox_limits {     /* 0 anywhere: the jail's default, never "no limit" */

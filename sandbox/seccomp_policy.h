@@ -2,9 +2,10 @@
  * seccomp_policy.h - every system call a sandbox may make, with the reason. Reviewed by name: a new
  * row needs a real suite that needs it. All else answers ENOSYS, because libc and runtimes fall back
  * on ENOSYS and only on it; so clone3 (flags in memory, invisible to a filter) becomes clone.
+ * The compatible profile has the rows of the strict one and a few more, at the end.
  *
- * Left out on purpose: mounts (mount, umount2, fsopen, open_tree, move_mount, pivot_root, chroot),
- * namespaces (setns, unshare), other processes (ptrace, process_vm_*, kcmp, pidfd_getfd,
+ * Left out on purpose, in the strict profile: mounts (mount, umount2, fsopen, open_tree, move_mount, pivot_root, chroot),
+ * namespaces (setns, unshare), other processes (ptrace, process_vm_*). In both: other processes (kcmp, pidfd_getfd,
  * process_madvise), handles (name_to_handle_at, open_by_handle_at), keys (add_key, request_key,
  * keyctl), kernel (bpf, perf_event_open, userfaultfd, io_uring_*, kexec_*, *_module, reboot, syslog,
  * swapon, acct, quotactl, fanotify_*), clocks (settimeofday, adjtimex, clock_settime), ports and
@@ -15,6 +16,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 
@@ -51,7 +53,7 @@ static const struct policy_row policy[] = {
     ALLOW(listxattr), ALLOW(llistxattr), ALLOW(flistxattr), ALLOW(removexattr), ALLOW(lremovexattr), ALLOW(fremovexattr),
     /* mkfifo is mknod; devices need CAP_MKNOD, which nobody has */
     ALLOW(mknod), ALLOW(mknodat),
-    /* terminals and FIONREAD; no terminal of the host is in reach, so TIOCSTI feeds only oneself */
+    /* terminals and FIONREAD; not to feed a terminal, see refused_requests */
     ALLOW(ioctl),
     /* watching files and descriptors; instances count against the slot's own uid */
     ALLOW(inotify_init), ALLOW(inotify_init1), ALLOW(inotify_add_watch), ALLOW(inotify_rm_watch), ALLOW(poll), ALLOW(ppoll),
@@ -121,3 +123,17 @@ static const struct policy_row policy[] = {
     ALLOW_IF(personality, 0, POLICY_INT, PER_LINUX), ALLOW_IF(personality, 0, POLICY_INT, 0xffffffff),
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),
 };
+
+static const struct policy_row policy_compatible[] = {
+    /* debuggers; the tracer's changes pass the filter after the kernel has made them */
+    ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev),
+    /* namespaces: outside one's own nested user namespace they need capabilities, which nobody has; their number is limited */
+    ALLOW(clone), ALLOW(unshare), ALLOW(setns), ALLOW(sethostname), ALLOW(setdomainname),
+    /* mounts of a nested mount namespace; those it was born with are locked there */
+    ALLOW(mount), ALLOW(umount2), ALLOW(pivot_root), ALLOW(chroot), ALLOW(fsopen), ALLOW(fsconfig), ALLOW(fsmount),
+    ALLOW(fspick), ALLOW(open_tree), ALLOW(move_mount), ALLOW(mount_setattr),
+};
+
+/* Requests of ioctl that type into a terminal: EPERM in both profiles. What a caller pasted into a terminal that it left open
+ * would be run there (CVE-2017-5226). */
+static const uint32_t refused_requests[] = { TIOCSTI, TIOCLINUX };

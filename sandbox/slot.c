@@ -96,8 +96,8 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
         return 0;
     }
-    if (which & GRANT_FD_ROOT)
-        drop_crew(s);                               /* the launcher ends it: it was made for the other root */
+    if (which & (GRANT_FD_ROOT | ORDER_FD_USERNS))
+        drop_crew(s);                               /* the launcher ends it: it was made for another root or profile */
     struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;

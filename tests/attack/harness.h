@@ -21,6 +21,7 @@ struct harness {
     int listeners[2], leaked_fd, tree_fd;
     const struct attack *rows;
     size_t count;
+    enum sandbox_profile profile;   /* of the sandboxes that harness_ours() makes */
     struct sandbox_client *client;  /* NULL until harness_jail() */
     struct sandbox *neighbour;
 };

@@ -139,7 +139,7 @@ static int refuse(int bit, struct err *err)
 void keeper_main(struct kit *kit, int entered, const struct err *why) { (void)kit, (void)entered, (void)why; abort(); }
 int mount_plan(struct plan *out, struct err *err) { *out = (struct plan){ 0 }; (void)err; return 0; }
 int mount_jail(struct err *err) { (void)err; return 0; }
-int seccomp_compile(struct sock_fprog *out, struct err *err) { *out = (struct sock_fprog){ 0 }; (void)err; return 0; }
+int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, struct err *err) { *out = (struct sock_fprog){ 0 }; (void)err; return 0; }
 int mount_clone(int fd, int userns, bool *own, struct err *err)
 {
     (void)userns;
@@ -291,7 +291,7 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
     if (r->kind == GRANT_ACQUIRE) {
-        if (current ? s->state != SLOT_READY : r->generation > s->generation)
+        if (current ? s->state != SLOT_READY || r->profile >= SANDBOX_PROFILE_COUNT : r->generation > s->generation)
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
@@ -319,7 +319,7 @@ static void play(struct jail *j, struct input *in)
     case 1: {                                               /* a request that is nearly right */
         uint32_t kind = byte(in), mask = kind >> 4;
         struct grant_request r = { .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                   .fds = mask };
+                                   .fds = mask, .profile = (kind >> 3) & 1 };
         if (what & 8)
             for (size_t i = 0; i < sizeof r.limits / 8; i++)
                 ((uint64_t *)(void *)&r.limits)[i] = number(in, 1 + i % 8);
@@ -406,7 +406,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
         slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
-                                  .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
+                                  .nested_ns = kinds[0], .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
         rings[i].total = 0;
