@@ -2,6 +2,7 @@
 #include "sandbox/cell.h"
 #include "base/frame.h"
 #include "base/own.h"
+#include "sandbox/landlock.h"
 #include "sandbox/rights.h"
 #include "sandbox/mount.h"
 #include <errno.h>
@@ -216,9 +217,12 @@ void cell_agent(const struct kit *kit, int sock, int out)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], &err);
+    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
+           : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, kit->profile, &err);
     sock = 3;
     int null_errno = rc == 0 ? prepare(kit->profile) : 0;
     answer(sock, rc, &err);

@@ -16,6 +16,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
 #include "sandbox/keeper.h"
+#include "sandbox/landlock.h"
 #include "sandbox/mount.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/slot.h"
@@ -458,6 +459,7 @@ static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
     struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
+    const int landlock = landlock_version();
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
@@ -487,7 +489,7 @@ static int open_all(struct jail *j, struct err *err)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .nested_ns = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .ring = ring, .plan = plan,
+            .slot = i, .uid = j->uid_first + i, .ring = ring, .landlock = landlock, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         memcpy(s->kit.filters, filters, sizeof filters);
         s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);

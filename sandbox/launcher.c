@@ -200,9 +200,12 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     if (rc == 0 && tree >= 0 && !o->tree_own) {
         struct cell_order c = { .kind = CELL_COPY };
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : ask_agent(l, &c, (int[]){ dir }, 1, err);
+        rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : mount_lend(&l->world, tree, err);
+        if (rc == 0)
+            rc = ask_agent(l, &c, (int[]){ dir }, 1, err);
         if (rc == 0)
             rc = await_answer(l->sock, err);
+        mount_lend_end(&l->world);
     }
     if (rc == 0 && edits >= 0) {
         struct cell_order c = { .kind = CELL_EDITS };

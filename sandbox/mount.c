@@ -396,6 +396,16 @@ int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err
     return rc;
 }
 
+int mount_lend(const struct world *w, int tree, struct err *err) { return attach(tree, w->store, "lower", err); }
+
+void mount_lend_end(const struct world *w)
+{
+    if (fchdir(w->store) == 0)
+        umount2("lower", MNT_DETACH);
+    if (chdir("/") < 0)
+        _exit(1);                               /* foreign code has taken nothing of the root yet */
+}
+
 int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err)
 {
     if (bytes == w->disk_bytes && inodes == w->disk_inodes)

@@ -35,6 +35,9 @@ MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *e
 MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
 MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
+/* A tree that is copied, not mounted: the agent may open only what lies below the root, so for as long as it copies it does. */
+MUST_CHECK int mount_lend(const struct world *w, int tree, struct err *err);
+void mount_lend_end(const struct world *w);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
 /* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
  * files in the root by now: nothing is taken from there, masks come out of the store. */

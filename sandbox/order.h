@@ -74,6 +74,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      userns;
     struct ring *ring;
     struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
+    int      landlock;                  /* landlock_version() */
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
 };
