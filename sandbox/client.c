@@ -33,7 +33,9 @@ struct sandbox {
 
 struct waiting {                            /* an acquire: not sent yet, or not answered yet */
     sandbox_acquired_cb cb;
+    sandbox_done_cb done;                   /* of the first command */
     void *arg;
+    int command;                            /* memfd, owned; -1: none yet */
     struct sandbox_limits limits;
     uint32_t which;
     int fds[3], nfds;                       /* owned */
@@ -60,6 +62,8 @@ struct sandbox_client {
 
 static void waiting_free(struct waiting *w)
 {
+    if (w->command >= 0)
+        close(w->command);
     for (int i = 0; i < w->nfds; i++)
         close(w->fds[i]);
     free(w);
@@ -187,6 +191,38 @@ void sandbox_client_close(struct sandbox_client *c)
 
 /* ---- requests ---- */
 
+/* A command as the agent reads it (grant.h). Returns the memfd, owned. */
+static int command_memfd(const struct sandbox_command *cmd, struct err *err)
+{
+    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
+    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
+    if (argv == NULL || argv[0] == NULL)
+        return err_set(err, ERR_USAGE, "a command needs a program");
+    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
+    uint32_t argc = 0;
+    size_t size = sizeof argc + strlen(path) + 1;
+    for (; argv[argc] != NULL; argc++)
+        size += strlen(argv[argc]) + 1;
+    for (const char *const *e = env; *e != NULL; e++) {
+        if (strchr(*e, '=') == NULL)
+            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
+        size += strlen(*e) + 1;
+    }
+    if (size > GRANT_COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
+                       (unsigned long long)GRANT_COMMAND_MAX);
+    own_mem char *text = malloc(size);
+    if (text == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    memcpy(text, &argc, sizeof argc);
+    char *at = stpcpy(text + sizeof argc, path) + 1;
+    for (const char *const *a = argv; *a != NULL; a++)
+        at = stpcpy(at, *a) + 1;
+    for (const char *const *e = env; *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    return frame_memfd("command", text, size, err);
+}
+
 static int send_request(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds, struct err *err)
 {
     return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
@@ -202,6 +238,10 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
         v->ready = false;
         v->acquiring = w;
     }
+    /* Should the acquire fail, the jail passes over the command. */
+    struct grant_request run = { .kind = GRANT_RUN, .slot = slot, .generation = v->generation, .fds = GRANT_FD_COMMAND };
+    if (rc == 0 && w->command >= 0 && send_request(c, &run, &w->command, 1, err) < 0)
+        shutdown(c->sock, SHUT_RDWR);           /* the next dispatch finds the end */
     return rc;
 }
 
@@ -221,14 +261,24 @@ static void put_back(struct sandbox_client *c, struct waiting *w)
 int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
                     sandbox_acquired_cb cb, void *arg, struct err *err)
 {
+    return sandbox_acquire_run(c, spec, limits, NULL, cb, NULL, arg, err);
+}
+
+int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
+                        const struct sandbox_command *cmd, sandbox_acquired_cb cb, sandbox_done_cb done, void *arg,
+                        struct err *err)
+{
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
     if (c->open == c->wanted)
         return err_set(err, ERR_BUSY, "all %u sandboxes are in use", c->wanted);
+    own_fd command = cmd != NULL ? command_memfd(cmd, err) : -1;
+    if (cmd != NULL && command < 0)
+        return err->code;
     struct waiting *w = calloc(1, sizeof *w);
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
-    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
+    *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .command = give_fd(&command), .limits = *limits };
     const struct { int fd; uint32_t bit; } given[] = {
         { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
     };
@@ -266,33 +316,7 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err_set(err, ERR_LOST, "the jail is gone");
     if (s->running)
         return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
-    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
-    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
-    if (argv == NULL || argv[0] == NULL)
-        return err_set(err, ERR_USAGE, "a command needs a program");
-    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
-    uint32_t argc = 0;
-    size_t size = sizeof argc + strlen(path) + 1;
-    for (; argv[argc] != NULL; argc++)
-        size += strlen(argv[argc]) + 1;
-    for (const char *const *e = env; *e != NULL; e++) {
-        if (strchr(*e, '=') == NULL)
-            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
-        size += strlen(*e) + 1;
-    }
-    if (size > GRANT_COMMAND_MAX)
-        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
-                       (unsigned long long)GRANT_COMMAND_MAX);
-    own_mem char *text = malloc(size);
-    if (text == NULL)
-        return err_set(err, ERR_LIMIT, "command: out of memory");
-    memcpy(text, &argc, sizeof argc);
-    char *at = stpcpy(text + sizeof argc, path) + 1;
-    for (const char *const *a = argv; *a != NULL; a++)
-        at = stpcpy(at, *a) + 1;
-    for (const char *const *e = env; *e != NULL; e++)
-        at = stpcpy(at, *e) + 1;
-    own_fd fd = frame_memfd("command", text, size, err);
+    own_fd fd = command_memfd(cmd, err);
     if (fd < 0)
         return err->code;
     struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND };
@@ -350,7 +374,8 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, con
     struct err err = *why;
     int rc = a->rc;
     if (s != NULL) {
-        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation };
+        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .running = w->command >= 0,
+                               .done = w->done, .done_arg = w->arg };
         v->held = s;
     } else {
         c->open--;

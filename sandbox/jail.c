@@ -261,9 +261,12 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
     (void)r;
-    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err);
-    if (rc == 0)
+    int rc = s->command < 0 ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err)
+           : err_set(err, ERR_PROTOCOL, "slot %u: a second first command", s->kit.slot);
+    if (rc == 0) {
         slot_run(j, s, fds[0]);
+        fds[0] = -1;
+    }
     return rc;
 }
 
@@ -287,7 +290,7 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0 },
     [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0 },
 };
@@ -300,7 +303,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
     if (r->generation != s->generation) {
         /* Requests may cross the answer by which the client would have known better: a sandbox that could not be
          * had, a ready slot that had to be remade. */
-        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation < s->generation)
+        if (r->kind != GRANT_ACQUIRE && r->generation < s->generation)
             return 0;
         if (r->kind == GRANT_ACQUIRE && r->generation < s->generation) {
             struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = ERR_BUSY,
@@ -310,7 +313,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         }
         return err_set(err, ERR_PROTOCOL, "slot %u: generation %u, not %u", r->slot, r->generation, s->generation);
     }
-    if (s->state == SLOT_SCRUB && (r->kind == GRANT_CLOSE || r->kind == GRANT_KILL))
+    if (s->state == SLOT_SCRUB && r->kind != GRANT_ACQUIRE)
         return 0;
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
@@ -336,7 +339,8 @@ static void on_client(struct jail *j)
         if (n > 0)
             n = n == (int)sizeof r ? request(j, &r, fds, nfds, &err) : err_set(&err, ERR_PROTOCOL, "request of %d bytes", n);
         for (int k = 0; k < nfds; k++)
-            close(fds[k]);
+            if (fds[k] >= 0)
+                close(fds[k]);
         if (n < 0) {
             log_err(LOG_ERROR, &err, "client dropped");
             j->over = true;

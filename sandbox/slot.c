@@ -132,19 +132,9 @@ static void start(struct slot *s)
     drop_fd(&s->command);
 }
 
-void slot_run(struct jail *j, struct slot *s, int command)
+/* The slot is held and has a command: hand it to the agent, or have one made first. */
+static void begin(struct slot *s)
 {
-    struct err err;
-    if (s->state == SLOT_DEAD) {
-        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
-        answer(j, s, GRANT_DONE, ERR_LOST, &err);
-        return;
-    }
-    s->command = fcntl(command, F_DUPFD_CLOEXEC, 0);
-    if (s->command < 0) {
-        answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
-        return;
-    }
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
@@ -159,6 +149,20 @@ void slot_run(struct jail *j, struct slot *s, int command)
         struct order o = { .kind = ORDER_CREW };
         order(s, &o, NULL, 0);
     }
+}
+
+void slot_run(struct jail *j, struct slot *s, int command)
+{
+    if (s->state == SLOT_DEAD) {
+        struct err err;
+        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
+        answer(j, s, GRANT_DONE, ERR_LOST, &err);
+        close(command);
+        return;
+    }
+    s->command = command;
+    if (s->state == SLOT_HELD)
+        begin(s);
 }
 
 void slot_kill(struct slot *s, enum slot_reason why)
@@ -386,6 +390,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             s->deadline_ns = 0;
             answer(j, s, GRANT_ACQUIRED, 0, NULL);
             mark(s);
+            if (s->command >= 0)
+                begin(s);
         }
         return 0;
     case NOTE_CREW:

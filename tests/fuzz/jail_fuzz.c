@@ -72,7 +72,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
-static struct { uint32_t acquires, runs; } pending[SLOTS];
+static struct { uint32_t acquires, runs, of; } pending[SLOTS];       /* of: generation of the runs */
 
 /* ---- play ---- */
 
@@ -168,6 +168,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     (void)s, (void)limits;
     return refuse(BAD_CGROUP, err);
 }
+bool cgroup_settle(struct cgroup_slot *s) { return s->host->version != 2 && !(broken & BAD_CGROUP); }
 void cgroup_peak_reset(struct cgroup_slot *s) { (void)s; }
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
 {
@@ -246,6 +247,8 @@ static void read_answers(struct jail *j)
             abort();
         if (a.kind == GRANT_ACQUIRED && pending[a.slot].acquires-- == 0)
             abort();
+        if (a.kind == GRANT_ACQUIRED && a.rc < 0 && a.generation == pending[a.slot].of)
+            pending[a.slot].runs = 0;                       /* the first command is passed over */
         if (a.kind == GRANT_DONE && pending[a.slot].runs-- == 0)
             abort();
         if (a.kind == GRANT_DONE && a.rc == 0 && ((int)a.result.end < 0 || a.result.end >= SANDBOX_END_COUNT))
@@ -295,9 +298,14 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
-        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds != 1)
+        if (current && s->state != SLOT_SCRUB) {
+            if ((s->state != SLOT_HELD && s->state != SLOT_DEAD && s->state != SLOT_ACQUIRING) || s->command >= 0 || nfds != 1)
+                abort();
+            pending[r->slot].runs++;
+            pending[r->slot].of = r->generation;
+        } else if (r->generation > s->generation) {
             abort();
-        pending[r->slot].runs++;
+        }
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
         read_answers(j);                                    /* what came before it */
         pending[r->slot].acquires = pending[r->slot].runs = 0;
