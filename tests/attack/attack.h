@@ -45,6 +45,8 @@ struct attack {
     uint32_t hits;                  /* limits that must be among those hit */
     bool image_refused;             /* the root is not even mounted: bad input, said so */
     char must[3][48];               /* all in the output */
+    struct { char grants[128]; char must[3][48]; } compatible;  /* where that profile differs: the attempts that it grants, by
+                                     * name, in one string; what the output must hold in place of `must`, if anything is said */
     struct sandbox_limits limits;   /* zero: usual */
 };
 

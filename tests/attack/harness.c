@@ -300,12 +300,24 @@ void harness_other(struct harness *h, const struct attack *a, const char *part, 
     out->ok = true;
 }
 
-const char *harness_first_got(const char *text)
+static bool among(const char *words, const char *name, size_t len)
 {
-    const char *at = strstr(text, " GOT");
-    while (at != NULL && at > text && at[-1] != '\n')
-        at--;
-    return at;
+    for (const char *w = words; *w != '\0'; w += strcspn(w, " "), w += strspn(w, " "))
+        if (strcspn(w, " ") == len && strncmp(w, name, len) == 0)
+            return true;
+    return false;
+}
+
+const char *harness_first_got(const char *text, const char *granted)
+{
+    for (const char *at = text; (at = strstr(at, " GOT")) != NULL; at++) {
+        const char *line = at;
+        while (line > text && line[-1] != '\n')
+            line--;
+        if (!among(granted, line, (size_t)(at - line)))
+            return line;
+    }
+    return NULL;
 }
 
 bool harness_has_got(const char *text, const char *what)
