@@ -232,7 +232,7 @@ static int run(const struct kit *kit, const struct cell_order *o, const char *by
     unable(c.path, errno == ENOENT ? 127 : 126);
 }
 
-void cell_agent(const struct kit *kit, int sock, int out)
+void cell_agent(const struct kit *kit, const struct world *w, int sock, int out)
 {
     struct err err = { 0 };
     prctl(PR_SET_NAME, "agent");
@@ -243,10 +243,10 @@ void cell_agent(const struct kit *kit, int sock, int out)
     sigprocmask(SIG_SETMASK, &none, NULL);
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
            : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], &err);
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
-    if (rc == 0)
-        rc = landlock_confine(kit->landlock, kit->profile, &err);
     sock = 3;
     int null_errno = rc == 0 ? prepare(kit->profile) : 0;
     answer(sock, rc, &err);

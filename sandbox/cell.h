@@ -27,7 +27,7 @@ struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
  * `sock` stays open and no other descriptor does, but for the agent's standard output and error, which is `out`. */
 struct world;
 _Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
-_Noreturn void cell_agent(const struct kit *kit, int sock, int out);
+_Noreturn void cell_agent(const struct kit *kit, const struct world *w, int sock, int out);
 
 /* The agent's work; each in a file of its own. */
 MUST_CHECK int edits_apply(int tree, int edits, struct err *err);

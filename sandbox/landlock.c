@@ -24,14 +24,19 @@ int landlock_version(void)
     return v < 0 ? 0 : (int)v;
 }
 
-static int grant(int rules, const char *path, uint64_t what)
+static int grant_at(int rules, int fd, uint64_t what)
 {
-    own_fd fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct beneath b = { .allowed = what, .parent = fd };
     return fd < 0 ? -1 : (int)syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &b, 0);
 }
 
-int landlock_confine(int version, enum sandbox_profile profile, struct err *err)
+static int grant(int rules, const char *path, uint64_t what)
+{
+    own_fd fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return grant_at(rules, fd, what);
+}
+
+int landlock_confine(int version, enum sandbox_profile profile, int queues, struct err *err)
 {
     struct ruleset r = { .scopes = version >= 6 ? SCOPE_ALL : 0 };
     /* Version 1 forbids renames and links from one directory to another altogether: real suites need them. */
@@ -42,8 +47,8 @@ int landlock_confine(int version, enum sandbox_profile profile, struct err *err)
     own_fd rules = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof r, 0);
     if (rules < 0)
         return err_sys(err, ERR_SYS, "second fence (Landlock %d)", version);
-    const uint64_t dev = r.files & FILE_IOCTL_DEV;
-    if (r.files != 0 && grant(rules, "/", r.files & ~(FILE_MAKE_CHAR | FILE_MAKE_BLOCK | FILE_IOCTL_DEV)) < 0)
+    const uint64_t dev = r.files & FILE_IOCTL_DEV, usual = r.files & ~(FILE_MAKE_CHAR | FILE_MAKE_BLOCK | FILE_IOCTL_DEV);
+    if (r.files != 0 && (grant(rules, "/", usual) < 0 || (queues >= 0 && grant_at(rules, queues, usual) < 0)))
         return err_sys(err, ERR_SYS, "second fence: root");
     if (dev != 0 && grant(rules, "/dev", dev) < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
         return err_sys(err, ERR_SYS, "second fence: /dev");     /* an earlier run may have moved it away: its own loss */

@@ -12,5 +12,6 @@
 
 /* The kernel's version of Landlock; 0: none. */
 int landlock_version(void);
-/* Confine the caller and its children for good, as far as `version` goes. no_new_privs must be set, / be the sandbox's. */
-MUST_CHECK int landlock_confine(int version, enum sandbox_profile profile, struct err *err);
+/* Confine the caller and its children for good, as far as `version` goes. no_new_privs must be set, / be the sandbox's. `queues`
+ * is the root of its message queues, borrowed; -1: none are to be had. */
+MUST_CHECK int landlock_confine(int version, enum sandbox_profile profile, int queues, struct err *err);

@@ -149,7 +149,7 @@ static int crew_start(struct launcher *l, struct err *err)
         l->reaper_fd = pidfd_open(l->reaper, 0);
         l->agent = fork();
         if (l->agent == 0)
-            cell_agent(l->kit, pair[1], pipe[1]);
+            cell_agent(l->kit, &l->world, pair[1], pipe[1]);
         if (l->agent > 0)
             l->agent_fd = pidfd_open(l->agent, 0);
     }
@@ -277,7 +277,8 @@ static bool reset(struct launcher *l)
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
     crew_end(l);
-    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
+    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0 ||
+        (l->kit->landlock >= 2 && mount_queues(&l->world, &err) < 0))
         return false;
     int rc = crew_start(l, &err);
     tell(l, &ready, rc, &err, NULL, 0);
@@ -334,6 +335,8 @@ void launcher_main(struct kit *kit, struct net *net, int proc)
     close(proc);
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
+    if (rc == 0 && kit->landlock >= 2)
+        rc = mount_queues(&l.world, &err);
     if (rc == 0)
         rc = crew_start(&l, &err);
     struct note ready = { .kind = NOTE_READY };

@@ -382,8 +382,8 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc" };
-    *w = (struct world){ .store = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues" };
+    *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     umask(0);
@@ -505,6 +505,21 @@ int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err
     int rc = fd < 0 ? err->code : attach(fd, root, "testbed", err);
     if (chdir("/") < 0 && rc == 0)
         rc = err_sys(err, ERR_SYS, "leave the store");
+    return rc;
+}
+
+int mount_queues(struct world *w, struct err *err)
+{
+    if (w->queues >= 0) {
+        close(w->queues);
+        w->queues = -1;
+        if (fchdir(w->store) < 0 || umount2("queues", MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || chdir("/") < 0)
+            return err_sys(err, ERR_SYS, "old message queues");
+    }
+    own_fd fd = fresh("mqueue", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    int rc = fd < 0 ? fd : attach(fd, w->store, "queues", err);
+    if (rc == 0)
+        w->queues = give_fd(&fd);
     return rc;
 }
 

