@@ -20,16 +20,18 @@
 #include <sys/personality.h>
 #include <sys/socket.h>
 
-#define POLICY_CHECKS_MAX 2
+#define POLICY_CHECKS_MAX 3
 struct policy_check { unsigned arg; uint64_t mask, value; };      /* (argument & mask) == value */
 struct policy_row { const char *name; unsigned check_count; struct policy_check checks[POLICY_CHECKS_MAX]; };
 
 #define POLICY_INT UINT64_C(0xffffffff)     /* the kernel reads these arguments as int */
+#define POLICY_SOCKET_TYPE UINT64_C(0xf)     /* SOCK_NONBLOCK and SOCK_CLOEXEC lie above it */
 #define POLICY_NEW_NAMESPACE (CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | \
                               CLONE_NEWCGROUP)
 #define ALLOW(name) { #name, 0, { { 0, 0, 0 } } }
 #define ALLOW_IF(name, arg, mask, value) { #name, 1, { { arg, mask, value } } }
-#define SOCKET(family, protocol) { "socket", 2, { { 0, POLICY_INT, family }, { 2, POLICY_INT, protocol } } }
+#define SOCKET(family, type, protocol) \
+    { "socket", 3, { { 0, POLICY_INT, family }, { 1, POLICY_SOCKET_TYPE, type }, { 2, POLICY_INT, protocol } } }
 
 static const struct policy_row policy[] = {
     /* files: plain input and output */
@@ -115,10 +117,13 @@ static const struct policy_row policy[] = {
     /* sockets: between processes, on loopback, and the route socket by which libc lists addresses (read-only without
      * capabilities); no vsock, packet, alg, bluetooth, key, netlink of other families */
     ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX),
-    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones */
-    SOCKET(AF_INET, 0), SOCKET(AF_INET, IPPROTO_TCP), SOCKET(AF_INET, IPPROTO_UDP), SOCKET(AF_INET, IPPROTO_ICMP),
-    SOCKET(AF_INET6, 0), SOCKET(AF_INET6, IPPROTO_TCP), SOCKET(AF_INET6, IPPROTO_UDP), SOCKET(AF_INET6, IPPROTO_ICMPV6),
-    SOCKET(AF_NETLINK, 0),
+    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones, whatever capability
+     * a nested namespace gives */
+    SOCKET(AF_INET, SOCK_STREAM, 0), SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET, SOCK_DGRAM, 0),
+    SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP), SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_ICMP),
+    SOCKET(AF_INET6, SOCK_STREAM, 0), SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET6, SOCK_DGRAM, 0),
+    SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP), SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6),
+    SOCKET(AF_NETLINK, SOCK_RAW, 0), SOCKET(AF_NETLINK, SOCK_DGRAM, 0),
     /* asking for the execution domain, the normal one, and the one without address randomness (debuggers, some tests) */
     ALLOW_IF(personality, 0, POLICY_INT, PER_LINUX), ALLOW_IF(personality, 0, POLICY_INT, 0xffffffff),
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),
