@@ -20,7 +20,7 @@ enum cell_kind {
     CELL_RUN,               /* the command follows the struct, or fd: memfd with it */
 };
 
-struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */
+struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids, cpus; };   /* 0: no such limit */
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
 /* Never return. Each answers once when it is ready. The reaper gets a pidfd of the agent after that, and ends when it ends.

@@ -46,6 +46,7 @@ struct jail {
     uint32_t slot_count, wanted;
     uint64_t timer_ns;
     uid_t uid_first;
+    uint32_t cpus;                      /* that we may run on */
     const void *text;                   /* command that came with the request at hand; text_len 0: none */
     size_t text_len;
     struct cgroup_host cgroup;
@@ -464,12 +465,13 @@ static int loop(struct jail *j, struct err *err)
 
 static void set_defaults(struct jail *j)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t cpus;
+    j->cpus = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     j->defaults = (struct sandbox_limits){
         .wall_ns = 600 * NS_PER_S, .memory_bytes = memory / 4 < (uint64_t)2 << 30 ? memory / 4 : (uint64_t)2 << 30,
         .output_bytes = (uint64_t)64 << 20, .file_bytes = (uint64_t)1 << 30, .disk_bytes = (uint64_t)1 << 30,
-        .disk_inodes = 200000, .pids = 512, .cpu_percent = (uint32_t)(cores > 0 ? cores : 1) * 100,
+        .disk_inodes = 200000, .pids = 512, .cpu_percent = j->cpus * 100,
     };
 }
 
@@ -508,7 +510,7 @@ static int open_all(struct jail *j, struct err *err)
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .nested_ns = -1, .owner_ns = -1, .kit = {
             .slot = i, .uid = j->uid_first + i, .ring = ring, .landlock = landlock, .plan = plan,
-            .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
+            .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
         memcpy(s->kit.filters, filters, sizeof filters);
         s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
         if (s->kit.userns < 0)

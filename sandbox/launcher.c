@@ -203,6 +203,8 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
+    if (rc == 0)
+        rc = mount_cpus(&l->world, o->cpus, err);
     if (rc == 0 && tree >= 0 && o->tree_own)
         rc = mount_tree(&l->world, l->kit, tree, err);
     if (rc == 0 && tree >= 0 && !o->tree_own) {
@@ -278,7 +280,7 @@ static bool reset(struct launcher *l)
     struct err err = { 0 };
     crew_end(l);
     if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0 ||
-        (l->kit->landlock >= 2 && mount_queues(&l->world, &err) < 0))
+        (l->kit->landlock >= 2 && mount_queues(&l->world, &err) < 0) || mount_cpus(&l->world, l->kit->cpus, &err) < 0)
         return false;
     int rc = crew_start(l, &err);
     tell(l, &ready, rc, &err, NULL, 0);

@@ -29,7 +29,8 @@ static const struct place skeleton[] = {
     { "assay/store", 0700, false },
     { "dev", 0755, true }, { "dev/pts", 0755, false }, { "dev/shm", 01777, true },
     { "home", 0755, true }, { "home/sandbox", 0755, true },
-    { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false },
+    { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false }, { "sys/devices", 0555, false },
+    { "sys/devices/system", 0555, false }, { "sys/devices/system/cpu", 0555, false },
     { "testbed", 0755, true }, { "tmp", 01777, true },
     { "var", 0755, true }, { "var/tmp", 01777, true }, { "var/lib", 0755, true }, { "var/cache", 0755, true },
     { "var/log", 0755, true },
@@ -377,12 +378,28 @@ bool world_reset(struct world *w, const struct kit *kit)
            now.f_bfree == w->room.f_bfree && now.f_ffree == w->room.f_ffree;
 }
 
+static int mount_cpus_in(int store, struct world *w, uint32_t count, struct err *err)
+{
+    static const char *const names[] = { "cpu/online", "cpu/possible", "cpu/present" };
+    char text[32];
+    int n = count > 1 ? snprintf(text, sizeof text, "0-%u\n", count - 1) : snprintf(text, sizeof text, "0\n");
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && count != w->cpus; i++) {
+        own_fd fd = openat(store, names[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0444);
+        if (fd < 0 || write(fd, text, (size_t)n) != n)
+            return err_sys(err, ERR_SYS, "processors shown");
+    }
+    w->cpus = count;
+    return 0;
+}
+
+int mount_cpus(struct world *w, uint32_t count, struct err *err) { return mount_cpus_in(w->store, w, count, err); }
+
 int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues" };
+    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues", "cpu" };
     *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
@@ -408,6 +425,10 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         snprintf(upper, sizeof upper, "up/%s", i == kit->plan.layer_count ? "root" : kit->plan.layers[i]);
         rc = part_begin(&w->parts[w->part_count++], store, upper, err);
     }
+    if (rc < 0)
+        return rc;
+    own_fd cpu = mount_cpus_in(store, w, kit->cpus, err) < 0 ? -1 : open_tree(store, "cpu", CLONE_FLAGS);
+    rc = cpu < 0 ? err_sys(err, ERR_SYS, "processors shown") : attach(cpu, root, "sys/devices/system/cpu", err);
     if (rc < 0)
         return rc;
     own_fd ptys = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
@@ -465,8 +486,8 @@ static int ready_file(int root, const char *path, struct err *err)
 int mount_root(struct world *w, const struct kit *kit, int lower, struct err *err)
 {
     /* From the host's root as it was made; the order matters: a mount below one follows it. */
-    static const char *const dirs[] = { "assay", "assay/report", "dev", "tmp", "run", "home" };
-    static const char *const empty[] = { "etc", "proc", "sys", "testbed" };
+    static const char *const dirs[] = { "assay", "assay/report", "dev", "sys", "tmp", "run", "home" };
+    static const char *const empty[] = { "etc", "proc", "testbed" };
     static const char *const files[] = { "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group" };
     own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (old < 0 || fchdir(w->store) < 0)

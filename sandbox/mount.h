@@ -40,6 +40,7 @@ struct world {                  /* a launcher's view */
     struct statfs room;         /* of the store, before any run */
     bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
     uint64_t disk_bytes, disk_inodes;       /* current size of the store */
+    uint32_t cpus;              /* as many processors are shown */
 };
 #define WORLD_REPORT 0          /* which part that is */
 MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *err);
@@ -61,6 +62,8 @@ MUST_CHECK int mount_queues(struct world *w, struct err *err);
 /* A tree that is copied, not mounted: the agent may open only what lies below the root, so for as long as it copies it does. */
 MUST_CHECK int mount_lend(const struct world *w, int tree, struct err *err);
 void mount_lend_end(const struct world *w);
+/* How many processors /sys/devices/system/cpu tells of, by which libc counts them. Nothing else of /sys is there. */
+MUST_CHECK int mount_cpus(struct world *w, uint32_t count, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
 /* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
  * files in the root by now: nothing is taken from there, masks come out of the store. */

@@ -38,6 +38,7 @@ enum note_kind {
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
+    uint32_t cpus;              /* acquire: as many processors to show inside */
     struct sandbox_limits limits;
 };
 
@@ -79,4 +80,5 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      landlock;                  /* landlock_version() */
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
+    uint32_t cpus;                      /* the jail may run on so many; what is shown inside until an acquire wants fewer */
 };
