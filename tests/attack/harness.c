@@ -218,6 +218,20 @@ _Noreturn static void bare_world(const char *program, const char *name, const ch
     _exit(93);
 }
 
+/* What the row allows, for launchers that know limits: 0 is their own default. */
+static void export_limits(const struct sandbox_limits *l)
+{
+    const struct { const char *name; unsigned long long value; } limits[] = {
+        { "ATTACK_MEMORY_BYTES", l->memory_bytes }, { "ATTACK_PIDS", l->pids }, { "ATTACK_CPU_PERCENT", l->cpu_percent },
+        { "ATTACK_FILE_BYTES", l->file_bytes }, { "ATTACK_DISK_BYTES", l->disk_bytes }, { "ATTACK_DISK_INODES", l->disk_inodes },
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%llu", limits[i].value);
+        setenv(limits[i].name, text, 1);
+    }
+}
+
 static pid_t other_start(struct harness *h, const struct attack *a, const char *part, const char *adapter, int out)
 {
     char name[48], text[1200];
@@ -233,6 +247,7 @@ static pid_t other_start(struct harness *h, const struct attack *a, const char *
     if (adapter != NULL) {
         snprintf(text, sizeof text, "exec %s", adapter);
         setenv("ATTACK_DIR", h->dir, 1);
+        export_limits(&a->limits);
         execl("/bin/sh", "sh", "-c", text, "sh", h->program, name, part, NULL);
         _exit(94);
     }
