@@ -39,6 +39,7 @@ struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
     uint32_t cpus;              /* acquire: as many processors to show inside */
+    uint32_t killed;            /* the jail has killed the last crew that it was told of */
     struct sandbox_limits limits;
 };
 
