@@ -125,6 +125,7 @@ static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, unsign
     }
     if (pid < 0)
         return err_sys(err, ERR_SYS, "fork");
+    close(give_fd(&out));                       /* a child that dies before it speaks is the end of the wait */
     char failed = 1;
     int rc = read(in, &failed, 1) == 1 && failed == 0 ? 0 : -1, fd = -1;
     if (rc < 0) {
@@ -246,7 +247,7 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
 {
     int out[4] = { -1, -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
-    own_fd tree = -1, root = -1;
+    own_fd tree = -1, root = -1, nested = -1;
     bool tree_own = true, root_own;
     if (r->profile >= SANDBOX_PROFILE_COUNT)
         return err_set(err, ERR_PROTOCOL, "slot %u: profile %u", r->slot, r->profile);
@@ -267,10 +268,9 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
         out[n++] = root;
     }
     if (rc == 0 && r->profile == SANDBOX_COMPATIBLE) {
-        if (s->nested_ns < 0)
-            s->nested_ns = userns_make(COMPATIBLE_UID, COMPATIBLE_UID, s->kit.uid, NESTED_MAX, &why);
-        rc = s->nested_ns < 0 ? why.code : 0;
-        out[n++] = s->nested_ns;
+        nested = userns_make(COMPATIBLE_UID, COMPATIBLE_UID, s->kit.uid, NESTED_MAX, &why);
+        rc = nested < 0 ? why.code : 0;
+        out[n++] = nested;
         which |= ORDER_FD_USERNS;
     }
     if (rc == 0)
@@ -508,7 +508,7 @@ static int open_all(struct jail *j, struct err *err)
         if (ring == MAP_FAILED)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
-                            .report_fd = -1, .nested_ns = -1, .owner_ns = -1, .kit = {
+                            .report_fd = -1, .owner_ns = -1, .kit = {
             .slot = i, .uid = j->uid_first + i, .ring = ring, .landlock = landlock, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
         memcpy(s->kit.filters, filters, sizeof filters);

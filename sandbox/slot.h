@@ -37,7 +37,6 @@ struct slot {
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
     uint64_t began_ns, wall_end_ns;
     struct cgroup_usage before;     /* when the slot was last made ready for a run */
-    int nested_ns;                  /* user namespace of the compatible profile, once it was asked for; -1: none */
     int owner_ns;                   /* user namespace for trees of an owner other than root, the last one asked for; -1: none */
     uid_t owner_uid;
     gid_t owner_gid;

@@ -419,7 +419,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
         slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
-                                  .nested_ns = kinds[0], .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
+                                  .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
         rings[i].total = 0;
