@@ -48,7 +48,8 @@ static const char *const stmt_sql[STMT_N] = {
                        "timeout_s=excluded.timeout_s,"
                        "memory_mb=excluded.memory_mb,base_tree=excluded.base_tree,snapshot=excluded.snapshot,"
                        "definition=excluded.definition,record=excluded.record,fail_to_pass=excluded.fail_to_pass,"
-                       "pass_to_pass=excluded.pass_to_pass,extra=excluded.extra,profile=excluded.profile,problem_statement=excluded.problem_statement,"
+                       "pass_to_pass=excluded.pass_to_pass,extra=excluded.extra,profile=excluded.profile,"
+                       "problem_statement=excluded.problem_statement,"
                        "patch=excluded.patch,test_patch=excluded.test_patch",
     [STMT_LIST]      = "SELECT " SHORT_COLS " FROM tasks WHERE id>?1 AND id>=?2 ORDER BY id",
     [STMT_LIST_REPO] = "SELECT " SHORT_COLS " FROM tasks WHERE repo=?3 AND id>?1 AND id>=?2 ORDER BY id",
@@ -312,7 +313,8 @@ static int put_row(struct catalog *c, const struct task *t, const struct digest 
     const struct { enum col col; const char *text; } texts[] = {
         { COL_ID, t->id }, { COL_REPO, t->repo }, { COL_BASE_COMMIT, t->base_commit }, { COL_TEST_CMD, t->test_cmd },
         { COL_READER, t->reader }, { COL_ENVIRONMENT, t->environment }, { COL_SPLIT, t->split }, { COL_BASE_TREE, t->base_tree },
-        { COL_EXTRA, t->extra_json }, { COL_PROFILE, t->profile }, { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
+        { COL_EXTRA, t->extra_json }, { COL_PROFILE, t->profile },
+        { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
             { COL_TEST_PATCH, t->test_patch },
     };
     bool bound = true;
@@ -382,7 +384,8 @@ static int row_read(struct catalog *c, struct task *out, struct arena *a, sqlite
         .test_patch = whole ? row_text(&r, COL_TEST_PATCH) : "", .test_cmd = row_text(&r, COL_TEST_CMD),
         .reader = row_text(&r, COL_READER), .environment = row_text(&r, COL_ENVIRONMENT), .split = row_text(&r, COL_SPLIT),
         .timeout_s = sqlite3_column_double(s, COL_TIMEOUT_S), .memory_mb = (uint64_t)sqlite3_column_int64(s, COL_MEMORY_MB),
-        .extra_json = row_text(&r, COL_EXTRA), .profile = row_text(&r, COL_PROFILE), .base_tree = row_text(&r, COL_BASE_TREE),
+        .extra_json = row_text(&r, COL_EXTRA), .profile = row_text(&r, COL_PROFILE),
+        .base_tree = row_text(&r, COL_BASE_TREE),
     };
     if (r.lost)
         return err_set(err, ERR_LIMIT, "catalog: a task does not fit the memory budget");

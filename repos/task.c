@@ -231,8 +231,8 @@ static int check_profile(struct reading *r, const char *profile)
         return 0;
     char quoted[64];
     err_quote(quoted, sizeof quoted, profile, strlen(profile));
-    return err_set(r->err, ERR_BAD_INPUT, "task %s: field profile: \"%s\", want strict, or compatible for suites that need ptrace or "
-                   "nested namespaces", r->id, quoted);
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field profile: \"%s\", want strict, or compatible for suites "
+                   "that need ptrace or nested namespaces", r->id, quoted);
 }
 
 /* What a policy may choose from. It is kept among the further fields, but a wrong one would only be found when learning. */
@@ -306,7 +306,8 @@ static size_t name_distance(const char *a, const char *b)
 static int check_slips(struct reading *r)
 {
     static const char *const known[] = { "instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch",
-                                         "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment", "profile", "split",
+                                         "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment",
+                                         "profile", "split",
                                          "timeout_s", "memory_mb", "choice",
                                          "fail_to_pass", "pass_to_pass" };      /* accepted as well */
     const char *name;

@@ -228,8 +228,9 @@ static int acquire(struct runner *r, struct episode *e, struct err *err)
     int rc = environment_fd(r, e->task->environment, &root, err);
     if (rc < 0)
         return rc;
+    const bool compatible = strcmp(e->task->profile, "compatible") == 0;
     struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root,
-                                 .profile = strcmp(e->task->profile, "compatible") == 0 ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
+                                 .profile = compatible ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
     struct sandbox_limits limits = { .wall_ns = e->run_wall_ns, .memory_bytes = e->task->memory_mb << 20 };
     return sandbox_acquire(r->jail, &spec, &limits, on_acquired, w, err);
 }

@@ -60,7 +60,7 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit->userns, inside_uid(kit), NULL, &err);     /* it will make one call for ever: no filter needed */
+        rc = rights_drop(kit->userns, inside_uid(kit), NULL, &err);     /* it only sleeps: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -227,7 +227,8 @@ static int prepare(enum sandbox_profile profile)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, int null_errno, struct err *err)
+static int run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, int null_errno,
+               struct err *err)
 {
     struct call c;
     int rc = call_read(&c, kit->profile, bytes, size, err);

@@ -36,7 +36,7 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
-#define NESTED_MAX 64u                  /* namespaces of each kind that a compatible sandbox may hold; their memory is its own */
+#define NESTED_MAX 64u                  /* namespaces of each kind in a compatible sandbox; their memory is its own */
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {

@@ -1,4 +1,4 @@
-/* landlock.c - see landlock.h. The kernel's numbers stand here: headers of the build machine may be older than its kernel. */
+/* landlock.c - see landlock.h. The kernel's numbers stand here: the headers may be older than the kernel. */
 #include "sandbox/landlock.h"
 #include "base/own.h"
 #include <errno.h>
@@ -16,7 +16,7 @@ enum { RULE_BENEATH = 1, CREATE_VERSION = 1 };
 #define FILE_TRUNCATE   (UINT64_C(1) << 14)             /* v3 */
 #define FILE_IOCTL_DEV  (UINT64_C(1) << 15)             /* v5 */
 #define SCOPE_ALL       UINT64_C(3)                     /* v6: abstract sockets, signals */
-#define LOG_NOTHING     5u                              /* v7: neither this fence nor those made inside fill the host's log */
+#define LOG_NOTHING     5u                              /* v7: neither this fence nor those made inside fill a log */
 
 int landlock_version(void)
 {

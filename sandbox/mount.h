@@ -55,11 +55,11 @@ MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, stru
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
 MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
 /*
- * Mount the message queues of this ipc namespace in the store, under its cover: Landlock asks for rules on what mq_open() opens,
- * and takes none for the kernel's own mount. Again for each new ipc namespace.
+ * Mount the message queues of this ipc namespace in the store, under its cover: Landlock asks for rules on what mq_open()
+ * opens, and takes none for the kernel's own mount. Again for each new ipc namespace.
  */
 MUST_CHECK int mount_queues(struct world *w, struct err *err);
-/* A tree that is copied, not mounted: the agent may open only what lies below the root, so for as long as it copies it does. */
+/* A tree that is copied, not mounted: the agent may open only what lies below the root, so while it copies the tree does. */
 MUST_CHECK int mount_lend(const struct world *w, int tree, struct err *err);
 void mount_lend_end(const struct world *w);
 /* How many processors /sys/devices/system/cpu tells of, by which libc counts them. Nothing else of /sys is there. */
@@ -69,8 +69,8 @@ MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes
  * files in the root by now: nothing is taken from there, masks come out of the store. */
 MUST_CHECK int mount_proc(const struct world *w, struct err *err);
 /*
- * Let namespaces nested in this one mount a fresh /proc: the kernel lets them only where some /proc without masks is mounted in
- * the namespace already, and asks not where. So one goes into the store, under its cover, which is locked for them; the one at
- * /proc keeps its masks. Once per launcher.
+ * Let namespaces nested in this one mount a fresh /proc: the kernel lets them only where some /proc without masks is mounted
+ * in the namespace already, and asks not where. So one goes into the store, under its cover, which is locked for them; the
+ * one at /proc keeps its masks. Once per launcher.
  */
 MUST_CHECK int mount_nested_proc(const struct world *w, struct err *err);

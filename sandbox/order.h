@@ -13,8 +13,8 @@
 
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd, last the user
-                             * namespace of the compatible profile */
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd, last the
+                             * user namespace of the compatible profile */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
@@ -34,7 +34,7 @@ enum note_kind {
  * (CAP_SETFCAP is asked for that): the compatible profile needs another number. */
 #define COMPATIBLE_UID 1000u
 
-#define ORDER_FD_USERNS 16u     /* bit of order.fds beside those of grant.h: there if and only if the profile is compatible */
+#define ORDER_FD_USERNS 16u     /* bit of order.fds beside those of grant.h: if and only if the profile is compatible */
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */

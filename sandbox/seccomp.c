@@ -45,7 +45,7 @@ static void head(struct sock_filter *f)
     f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     f[n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, (uint8_t)(rest - n));
     n++;
-    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1]));    /* little-endian */
+    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1]));
     for (size_t i = 0; i < REFUSED_COUNT; i++, n++)             /* the last one that does not match leaves */
         f[n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused_requests[i], (uint8_t)(rest - n - 1),
                                             (uint8_t)(i + 1 == REFUSED_COUNT ? rest - n : 0));

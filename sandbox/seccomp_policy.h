@@ -117,8 +117,8 @@ static const struct policy_row policy[] = {
     /* sockets: between processes, on loopback, and the route socket by which libc lists addresses (read-only without
      * capabilities); no vsock, packet, alg, bluetooth, key, netlink of other families */
     ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX),
-    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones, whatever capability
-     * a nested namespace gives */
+    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones, whatever
+     * capability a nested namespace gives */
     SOCKET(AF_INET, SOCK_STREAM, 0), SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET, SOCK_DGRAM, 0),
     SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP), SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_ICMP),
     SOCKET(AF_INET6, SOCK_STREAM, 0), SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET6, SOCK_DGRAM, 0),
@@ -132,13 +132,13 @@ static const struct policy_row policy[] = {
 static const struct policy_row policy_compatible[] = {
     /* debuggers; the tracer's changes pass the filter after the kernel has made them */
     ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev),
-    /* namespaces: outside one's own nested user namespace they need capabilities, which nobody has; their number is limited */
+    /* namespaces: outside one's own nested user namespace they need capabilities that nobody has; their number is limited */
     ALLOW(clone), ALLOW(unshare), ALLOW(setns), ALLOW(sethostname), ALLOW(setdomainname),
     /* mounts of a nested mount namespace; those it was born with are locked there */
     ALLOW(mount), ALLOW(umount2), ALLOW(pivot_root), ALLOW(chroot), ALLOW(fsopen), ALLOW(fsconfig), ALLOW(fsmount),
     ALLOW(fspick), ALLOW(open_tree), ALLOW(move_mount), ALLOW(mount_setattr),
 };
 
-/* Requests of ioctl that type into a terminal: EPERM in both profiles. What a caller pasted into a terminal that it left open
- * would be run there (CVE-2017-5226). */
+/* Requests of ioctl that type into a terminal: EPERM in both profiles. A caller's shell would run what was typed there
+ * (CVE-2017-5226). */
 static const uint32_t refused_requests[] = { TIOCSTI, TIOCLINUX };

@@ -105,7 +105,8 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     int rc = cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    if (nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes && cpus_of(s) == s->kit.cpus) {
+    if (nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes &&
+        cpus_of(s) == s->kit.cpus) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);

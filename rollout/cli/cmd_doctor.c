@@ -158,9 +158,12 @@ static void check_isolation(struct doctor *d)
     }
     if (root) {
         t.kind_errno[USER] = user.kind_errno[USER];
-        check(d, user.nested_errno == 0 ? GOOD : WEAK, "profiles", "tasks with the profile compatible find no namespaces inside",
-              "sysctl user.max_user_namespaces=15000; where AppArmor restricts them, kernel.apparmor_restrict_unprivileged_userns=0",
-              user.nested_errno == 0 ? "strict, compatible" : "strict; nested user namespaces: %s", strerror(user.nested_errno));
+        check(d, user.nested_errno == 0 ? GOOD : WEAK, "profiles",
+              "tasks with the profile compatible find no namespaces inside",
+              "sysctl user.max_user_namespaces=15000; where AppArmor restricts them, "
+              "kernel.apparmor_restrict_unprivileged_userns=0",
+              user.nested_errno == 0 ? "strict, compatible" : "strict; nested user namespaces: %s",
+              strerror(user.nested_errno));
     }
     int bad = 0;
     while (bad < KINDS && t.kind_errno[bad] == 0)
@@ -221,8 +224,8 @@ static void check_kernel(struct doctor *d)
         check(d, WEAK, "landlock", "sandboxes have no second fence: this version would forbid renames between directories",
               "kernel 5.19 or newer; 6.12 for all of it", "ABI 1");
     else
-        check(d, WEAK, "landlock", "sandboxes have no second fence; the workers that parse patches and reports are confined by "
-              "seccomp and their user only",
+        check(d, WEAK, "landlock", "sandboxes have no second fence; the workers that parse patches and reports are "
+              "confined by seccomp and their user only",
               "kernel 5.13 or newer, booted with lsm=landlock,... ; in a container, a seccomp profile that permits landlock_*",
               "%s", strerror(errno));
 }

@@ -237,8 +237,9 @@ static void print_row(const struct task *t)
 /* A row of the listing: what the server sends without the long texts. */
 static json_t *row_json(const struct task *t)
 {
-    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id), "repo", json_str(t->repo),
-                     "base_commit", json_str(t->base_commit), "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
+    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id),
+                     "repo", json_str(t->repo), "base_commit", json_str(t->base_commit),
+                     "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
                      "pass_to_pass_count", (json_int_t)t->pass_to_pass.count, "test_cmd", json_str(t->test_cmd),
                      "reader", json_str(t->reader), "environment", json_str(t->environment), "split", json_str(t->split),
                      "profile", json_str(t->profile), "timeout_s", t->timeout_s, "memory_mb", (json_int_t)t->memory_mb);
