@@ -1,0 +1,93 @@
+/*
+ * As many members as one jail may be asked for: all come up, idle in little memory, run at once, and nothing is left.
+ *
+ * usage: pool_test [MEMBERS]; `make pool N=1000` runs the large one and says what a member costs.
+ */
+#include "tests/sandbox/box.h"
+#include "tests/sandbox/census.h"
+
+enum { AT_ONCE = 16 };
+#define COME_UP_NS (120 * NS_PER_S)
+
+static int members = 100;
+
+/* Every slot is made when the processes below the jail stand still. */
+static struct census at_rest(struct sandbox_client *c, long *guardian)
+{
+    struct census now = census_take(guardian), was;
+    uint64_t end = clock_mono_ns() + COME_UP_NS;
+    do {
+        struct err err = { 0 };
+        was = now;
+        usleep(300000);
+        if (sandbox_client_dispatch(c, &err) < 0)
+            fail_msg("%s", err.msg);
+        now = census_take(guardian);
+    } while ((now.processes != was.processes || now.mounts != was.mounts || now.slots < members) && clock_mono_ns() < end);
+    return now;
+}
+
+static void pool(void **state)
+{
+    (void)state;
+    long guardian = 0;
+    struct census outside = census_take(&guardian), idle, left;
+    uint64_t began = clock_mono_ns();
+    struct sandbox_client *c = box_start((uint32_t)members);
+    uint64_t greeted = clock_mono_ns();
+    struct outcome *acquired = calloc((size_t)members, sizeof *acquired), done[AT_ONCE] = { 0 };
+    struct sandbox_limits limits = { 0 };
+    struct err err = { 0 };
+    assert_non_null(acquired);
+    idle = at_rest(c, &guardian);
+    printf("%d members: first after %.0f ms\n", members, (double)(greeted - began) / 1e6);
+    census_print("idle", &idle);
+    printf("%ld slots, %ld processes, PSS %.1f KiB a slot; kernel %.0f KiB a slot\n", idle.slots, idle.processes,
+           (double)idle.slots_pss_kib / (double)idle.slots,
+           (double)(idle.kernel_kib - outside.kernel_kib) / (double)idle.slots);
+    assert_true(idle.slots >= members);
+
+    for (int i = 0; i < members; i++)
+        if (sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &acquired[i], &err) < 0)
+            fail_msg("%s", err.msg);
+    assert_int_equal(sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &done[0], &err), ERR_BUSY);
+    for (int i = 0; i < members; i++)
+        if (box_wait(c, &acquired[i].come, 60000) < 0 || acquired[i].rc < 0)
+            fail_msg("member %d: %s", i, acquired[i].err.msg);
+
+    /* From one end of the table to the other. */
+    for (int i = 0; i < AT_ONCE; i++)
+        if (sandbox_run(acquired[(size_t)i * (size_t)(members - 1) / (AT_ONCE - 1)].sandbox,
+                        &(struct sandbox_command){ .shell = "echo here; exit $N",
+                                                   .env = (const char *const[]){ (char[]){ 'N', '=', (char)('a' + i) - 49, 0 }, NULL } },
+                        box_done, &done[i], &err) < 0)
+            fail_msg("%s", err.msg);
+    for (int i = 0; i < AT_ONCE; i++) {
+        if (box_wait(c, &done[i].come, 60000) < 0 || done[i].rc < 0)
+            fail_msg("%s", done[i].err.msg);
+        assert_string_equal(done[i].output, "here\n");
+        outcome_done(&done[i]);
+    }
+    for (int i = 0; i < members; i++)
+        sandbox_close(acquired[i].sandbox);
+    free(acquired);
+    sandbox_client_close(c);
+    left = census_take(&guardian);
+    census_print("closed", &left);
+    assert_int_equal(left.processes, outside.processes);
+    assert_int_equal(left.client_fds, outside.client_fds);
+    assert_int_equal(left.host_mounts, outside.host_mounts);
+    assert_int_equal(left.cgroups, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2)
+        members = atoi(argv[1]);
+    if (argc > 2 || members < AT_ONCE || members > 1024) {
+        fprintf(stderr, "usage: %s [MEMBERS]\n", argv[0]);
+        return 64;
+    }
+    const struct CMUnitTest tests[] = { cmocka_unit_test(pool) };
+    return cmocka_run_group_tests_name("sandbox pool", tests, NULL, NULL);
+}
