@@ -107,24 +107,30 @@ static bool same_name(const char *a, const char *b)
 
 /* The sandbox's own files are in the way, as an earlier command or the image left them: that is how this command ends,
  * as a shell would tell it, and no failure of ours. */
-_Noreturn static void unable(const char *what)
+_Noreturn static void unable(const char *what, int status)
 {
     dprintf(1, "sandbox: %s: %s\n", what, strerror(errno));
-    _exit(126);
+    _exit(status);
 }
 
-/* NULL-terminated, owned; the strings are fixed_env's and those that follow the first one in text[size], which ends in NUL. */
-static const char **environment(const char *text, size_t size)
+static size_t strings_in(const char *text, const char *end)
 {
-    size_t n = 0, strings = 0;
-    for (const char *s = text; s < text + size; s += strlen(s) + 1)
-        strings++;
-    const char **env = malloc((FIXED_ENV_COUNT + strings + 1) * sizeof *env);
+    size_t n = 0;
+    for (const char *s = text; s < end; s += strlen(s) + 1)
+        n++;
+    return n;
+}
+
+/* NULL-terminated, owned; the strings are fixed_env's and those from `text` to `end`, the last of which ends there. */
+static const char **environment(const char *text, const char *end)
+{
+    size_t n = 0;
+    const char **env = malloc((FIXED_ENV_COUNT + strings_in(text, end) + 1) * sizeof *env);
     if (env == NULL)
         return NULL;
     for (; n < FIXED_ENV_COUNT; n++)
         env[n] = fixed_env[n];
-    for (const char *s = text + strlen(text) + 1; s < text + size; s += strlen(s) + 1) {
+    for (const char *s = text; s < end; s += strlen(s) + 1) {
         size_t at = 0;
         while (at < n && !same_name(env[at], s))
             at++;
@@ -144,7 +150,7 @@ static int prepare(void)
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
     /* A process just forked pays at its first touch of code, heap and directories: so touch them now. */
-    free(environment("", 1));
+    free(environment(NULL, NULL));
     own_mem char *room = malloc(COMMAND_USUAL);
     if (room != NULL)
         memset(room, 1, COMMAND_USUAL);
@@ -162,30 +168,36 @@ static int prepare(void)
 static int run(const struct cell_order *o, int command, int null_errno, struct err *err)
 {
     struct stat st;
-    if (fstat(command, &st) < 0 || st.st_size < 1)
+    uint32_t argc;
+    if (fstat(command, &st) < 0 || (size_t)st.st_size <= sizeof argc)
         return err_set(err, ERR_BAD_INPUT, "command: empty");
     size_t size = (size_t)st.st_size;
-    own_mem char *text = malloc(size);
-    if (text == NULL)
+    own_mem char *bytes = malloc(size);
+    if (bytes == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
-    if (pread(command, text, size, 0) != (ssize_t)size)
+    if (pread(command, bytes, size, 0) != (ssize_t)size)
         return err_sys(err, ERR_SYS, "command");
-    if (text[size - 1] != '\0')
-        return err_set(err, ERR_BAD_INPUT, "command: not terminated");
-    own_mem const char **env = environment(text, size);
+    const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
+    memcpy(&argc, bytes, sizeof argc);
+    if (end[-1] != '\0' || argc == 0 || argc >= strings_in(path, end))
+        return err_set(err, ERR_BAD_INPUT, "command: %u arguments promised", argc);
+    next += strlen(path) + 1;
+    own_mem const char **argv = calloc((size_t)argc + 1, sizeof *argv);
+    for (uint32_t i = 0; argv != NULL && i < argc; i++, next += strlen(next) + 1)
+        argv[i] = next;
+    own_mem const char **env = argv == NULL ? NULL : environment(next, end);
     if (env == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
     given_limits(o);
     errno = null_errno;
     if (null_errno != 0)
-        unable("/dev/null");
+        unable("/dev/null", 126);
     if (chdir(SANDBOX_WORK_DIR) < 0)
-        unable(SANDBOX_WORK_DIR);
+        unable(SANDBOX_WORK_DIR, 126);
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     umask(022);
-    const char *argv[] = { "sh", "-c", text, NULL };
-    execve("/bin/sh", (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
-    unable("/bin/sh");
+    execve(path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+    unable(path, errno == ENOENT ? 127 : 126);
 }
 
 void cell_agent(const struct kit *kit, int sock, int out)

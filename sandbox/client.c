@@ -266,8 +266,16 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err_set(err, ERR_LOST, "the jail is gone");
     if (s->running)
         return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
-    size_t size = strlen(cmd->shell) + 1;
-    for (const char *const *e = cmd->env; e != NULL && *e != NULL; e++) {
+    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
+    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
+    if (argv == NULL || argv[0] == NULL)
+        return err_set(err, ERR_USAGE, "a command needs a program");
+    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
+    uint32_t argc = 0;
+    size_t size = sizeof argc + strlen(path) + 1;
+    for (; argv[argc] != NULL; argc++)
+        size += strlen(argv[argc]) + 1;
+    for (const char *const *e = env; *e != NULL; e++) {
         if (strchr(*e, '=') == NULL)
             return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
         size += strlen(*e) + 1;
@@ -278,8 +286,11 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
     own_mem char *text = malloc(size);
     if (text == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
-    char *at = stpcpy(text, cmd->shell) + 1;
-    for (const char *const *e = cmd->env; e != NULL && *e != NULL; e++)
+    memcpy(text, &argc, sizeof argc);
+    char *at = stpcpy(text + sizeof argc, path) + 1;
+    for (const char *const *a = argv; *a != NULL; a++)
+        at = stpcpy(at, *a) + 1;
+    for (const char *const *e = env; *e != NULL; e++)
         at = stpcpy(at, *e) + 1;
     own_fd fd = frame_memfd("command", text, size, err);
     if (fd < 0)

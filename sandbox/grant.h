@@ -26,7 +26,8 @@ enum grant_kind {
 
 enum {                          /* bits of grant_request.fds */
     GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire */
-    GRANT_FD_COMMAND = 8,       /* run: sealed memfd, NUL-terminated strings: shell text, then NAME=value ... */
+    GRANT_FD_COMMAND = 8,       /* run: sealed memfd: uint32_t argc, then NUL-terminated strings: the program's path,
+                                 * argc arguments from the zeroth on, NAME=value ... */
 };
 
 struct grant_request {

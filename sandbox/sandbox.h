@@ -72,7 +72,8 @@ struct sandbox_result {
 };
 
 struct sandbox_command {
-    const char *shell;          /* run by /bin/sh -c; borrowed */
+    const char *shell;          /* run by /bin/sh -c, or NULL; borrowed */
+    const char *const *argv;    /* without a shell, where that is NULL: argv[0] a path; NULL-terminated, borrowed */
     const char *const *env;     /* NULL-terminated NAME=value list added to the fixed environment */
 };
 

@@ -146,16 +146,20 @@ static inline struct sandbox *box_acquire(struct sandbox_client *c, struct sandb
     return o.sandbox;
 }
 
-static inline struct outcome box_run_env(struct sandbox_client *c, struct sandbox *s, const char *shell, const char *const *env)
+static inline struct outcome box_command(struct sandbox_client *c, struct sandbox *s, struct sandbox_command cmd)
 {
     struct outcome o = { 0 };
-    struct sandbox_command cmd = { .shell = shell, .env = env };
     int rc = sandbox_run(s, &cmd, box_done, &o, &o.err);
     if (rc == 0)
         rc = box_wait(c, &o.come, 60000);
     if (rc < 0 || o.rc < 0)
         fail_msg("run: %d %s", rc, o.err.msg);
     return o;
+}
+
+static inline struct outcome box_run_env(struct sandbox_client *c, struct sandbox *s, const char *shell, const char *const *env)
+{
+    return box_command(c, s, (struct sandbox_command){ .shell = shell, .env = env });
 }
 
 static inline struct outcome box_run(struct sandbox_client *c, struct sandbox *s, const char *shell)

@@ -297,6 +297,33 @@ static void environment_is_fixed_and_can_be_added_to(void **state)
     sandbox_close(s);
 }
 
+static void a_program_needs_no_shell(void **state)
+{
+    (void)state;
+    struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
+    const char *const print[] = { "/usr/bin/printf", "[%s]", "a  b", "", "$HOME", NULL }, *const none[] = { NULL };
+    const char *const show[] = { "/usr/bin/env", NULL }, *const env[] = { "CASE=one two", NULL };
+    const char *const lost[] = { "/no/such", NULL }, *const dir[] = { "/tmp", NULL };
+    struct outcome o = box_command(client, s, (struct sandbox_command){ .argv = print });
+    assert_string_equal(o.output, "[a  b][][$HOME]");
+    outcome_done(&o);
+    o = box_command(client, s, (struct sandbox_command){ .argv = show, .env = env });
+    assert_non_null(strstr(o.output, "HOME=/home/sandbox\n"));
+    assert_non_null(strstr(o.output, "CASE=one two\n"));
+    outcome_done(&o);
+    o = box_command(client, s, (struct sandbox_command){ .argv = lost });
+    assert_int_equal(o.result.value, 127);
+    assert_string_equal(o.output, "sandbox: /no/such: No such file or directory\n");
+    outcome_done(&o);
+    o = box_command(client, s, (struct sandbox_command){ .argv = dir });
+    assert_int_equal(o.result.value, 126);
+    outcome_done(&o);
+    struct err err = { 0 };
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .argv = none }, box_done, &o, &err), ERR_USAGE);
+    assert_int_equal(sandbox_run(s, &(struct sandbox_command){ 0 }, box_done, &o, &err), ERR_USAGE);
+    sandbox_close(s);
+}
+
 static void interpreters_and_git_work(void **state)
 {
     (void)state;
@@ -357,7 +384,7 @@ int main(void)
         cmocka_unit_test(threads_work_under_the_filter), cmocka_unit_test(loopback_is_up_and_nothing_else),
         cmocka_unit_test(output_is_cut_in_the_middle), cmocka_unit_test(output_limit_ends_the_run),
         cmocka_unit_test(other_limits_hold), cmocka_unit_test(kill_ends_a_run),
-        cmocka_unit_test(environment_is_fixed_and_can_be_added_to), cmocka_unit_test(interpreters_and_git_work),
+        cmocka_unit_test(environment_is_fixed_and_can_be_added_to), cmocka_unit_test(a_program_needs_no_shell), cmocka_unit_test(interpreters_and_git_work),
         cmocka_unit_test(usage_is_measured), cmocka_unit_test(rlimits_stand_in),
     };
     return cmocka_run_group_tests_name("sandbox run", tests, start, stop);
