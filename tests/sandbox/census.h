@@ -16,7 +16,8 @@
 struct census {
     long client_fds, jail_fds;              /* descriptors of the client; of everything below it */
     long processes, zombies;                /* below the client */
-    long slots, slots_pss_kib;              /* processes right below the jail, one a slot; memory of all that is below it */
+    long slots, slots_processes;            /* right below the jail, one a slot; all below it */
+    long slots_pss_kib, jail_pss_kib;       /* proportional memory: of all below the jail; of guardian and jail */
     long mounts, namespaces;                /* mount points in all their mount namespaces; how many of those */
     long host_mounts, cgroups;              /* of this process's namespace; directories of this jail */
     long client_kib, jail_kib, below_kib;   /* resident: client, guardian and jail; anonymous: all below */
@@ -130,11 +131,12 @@ static inline struct census census_take(long *guardian)
         c.jail_fds += census_entries(path);
         snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", all[i].pid);
         c.below_kib += CENSUS_KEYS(path, "Anonymous:");
-        bool slots_own = strcmp(all[i].name, "assay-jail") != 0;
-        c.slots_pss_kib += slots_own ? CENSUS_KEYS(path, "Pss:") : 0;
-        for (long k = 0; k < n && slots_own; k++)
+        bool jail = strcmp(all[i].name, "assay-jail") == 0;     /* guardian and jail; keepers have a name of their own */
+        *(jail ? &c.jail_pss_kib : &c.slots_pss_kib) += CENSUS_KEYS(path, "Pss:");
+        c.slots_processes += !jail;
+        for (long k = 0; k < n && !jail; k++)
             c.slots += all[k].pid == all[i].parent && strcmp(all[k].name, "assay-jail") == 0;
-        if (strcmp(all[i].name, "assay-jail") == 0) {       /* guardian and jail; keepers have a name of their own */
+        if (jail) {
             snprintf(path, sizeof path, "/proc/%ld/status", all[i].pid);
             c.jail_kib += CENSUS_KEYS(path, "VmRSS:");
             if (all[i].parent == getpid())

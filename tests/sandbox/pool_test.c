@@ -36,16 +36,19 @@ static void pool(void **state)
     struct sandbox_client *c = box_start((uint32_t)members);
     uint64_t greeted = clock_mono_ns();
     struct outcome *acquired = calloc((size_t)members, sizeof *acquired), done[AT_ONCE] = { 0 };
-    struct sandbox_limits limits = { 0 };
+    const struct sandbox_limits limits = { 0 };
     struct err err = { 0 };
+    char text[AT_ONCE][32];
     assert_non_null(acquired);
     idle = at_rest(c, &guardian);
-    printf("%d members: first after %.0f ms\n", members, (double)(greeted - began) / 1e6);
-    census_print("idle", &idle);
-    printf("%ld slots, %ld processes, PSS %.1f KiB a slot; kernel %.0f KiB a slot\n", idle.slots, idle.processes,
-           (double)idle.slots_pss_kib / (double)idle.slots,
-           (double)(idle.kernel_kib - outside.kernel_kib) / (double)idle.slots);
     assert_true(idle.slots >= members);
+    const double slots = (double)idle.slots;
+    census_print("idle", &idle);
+    printf("%d members, %ld slots, the first ready after %.0f ms\n"
+           "a slot: %.1f processes, %.1f KiB of memory (PSS) and %.1f KiB of the jail; about %.0f KiB of the kernel's\n",
+           members, idle.slots, (double)(greeted - began) / 1e6, (double)idle.slots_processes / slots,
+           (double)idle.slots_pss_kib / slots, (double)idle.jail_pss_kib / slots,
+           (double)(idle.kernel_kib - outside.kernel_kib) / slots);
 
     for (int i = 0; i < members; i++)
         if (sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &acquired[i], &err) < 0)
@@ -55,23 +58,27 @@ static void pool(void **state)
         if (box_wait(c, &acquired[i].come, 60000) < 0 || acquired[i].rc < 0)
             fail_msg("member %d: %s", i, acquired[i].err.msg);
 
-    /* From one end of the table to the other. */
-    for (int i = 0; i < AT_ONCE; i++)
-        if (sandbox_run(acquired[(size_t)i * (size_t)(members - 1) / (AT_ONCE - 1)].sandbox,
-                        &(struct sandbox_command){ .shell = "echo here; exit $N",
-                                                   .env = (const char *const[]){ (char[]){ 'N', '=', (char)('a' + i) - 49, 0 }, NULL } },
+    /* Some at once, from one end of the table to the other, and each answers for itself. */
+    for (int i = 0; i < AT_ONCE; i++) {
+        snprintf(text[i], sizeof text[i], "member %d", i);
+        const char *const argv[] = { "/bin/echo", text[i], NULL };
+        if (sandbox_run(acquired[i * (members - 1) / (AT_ONCE - 1)].sandbox, &(struct sandbox_command){ .argv = argv },
                         box_done, &done[i], &err) < 0)
             fail_msg("%s", err.msg);
+    }
     for (int i = 0; i < AT_ONCE; i++) {
         if (box_wait(c, &done[i].come, 60000) < 0 || done[i].rc < 0)
-            fail_msg("%s", done[i].err.msg);
-        assert_string_equal(done[i].output, "here\n");
+            fail_msg("%s: %s", text[i], done[i].err.msg);
+        assert_int_equal(done[i].result.end, SANDBOX_END_EXIT);
+        assert_int_equal(done[i].result.value, 0);
+        assert_int_equal(done[i].output_len, strlen(text[i]) + 1);
+        assert_memory_equal(done[i].output, text[i], strlen(text[i]));
         outcome_done(&done[i]);
     }
+    sandbox_client_close(c);                    /* with all of them held */
     for (int i = 0; i < members; i++)
         sandbox_close(acquired[i].sandbox);
     free(acquired);
-    sandbox_client_close(c);
     left = census_take(&guardian);
     census_print("closed", &left);
     assert_int_equal(left.processes, outside.processes);
