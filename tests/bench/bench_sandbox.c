@@ -2,8 +2,8 @@
  * bench_sandbox.c - what isolation costs, beside bubblewrap, crun and (where there is one) runc, in one run.
  * figures: sandbox-overhead-vs-bwrap sandbox-overhead-vs-crun sandbox-overhead-vs-runc sandbox-p99-vs-bwrap-min
  * figures: sandbox-stalls sandbox-pool-empty-vs-bwrap sandbox-pool-reset-vs-bwrap sandbox-all-fresh-vs-bwrap
- * figures: sandbox-first-of-all-vs-bwrap sandbox-rate-vs-bwrap-2 sandbox-rate-vs-bwrap-8 sandbox-rate-vs-bwrap-32 sandbox-idle-pss
- * figures: sandbox-rate-vs-crun-2 sandbox-rate-vs-crun-8 sandbox-rate-vs-crun-32
+ * figures: sandbox-first-of-all-vs-bwrap sandbox-rate-vs-bwrap-2 sandbox-rate-vs-bwrap-8 sandbox-rate-vs-bwrap-32
+ * figures: sandbox-idle-pss sandbox-rate-vs-crun-2 sandbox-rate-vs-crun-8 sandbox-rate-vs-crun-32
  * figures: sandbox-rate-2 sandbox-rate-8 sandbox-rate-32 sandbox-bare-us sandbox-bwrap-us sandbox-crun-us sandbox-runc-us
  * figures: sandbox-ours-us sandbox-ours-in-a-row-us sandbox-pool-empty-us sandbox-pool-reset-us sandbox-all-fresh-us
  * figures: sandbox-idle-pss-with-jail
