@@ -138,16 +138,17 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
     own_fd ours = pair[0], theirs = pair[1];
+    if (madvise(s->kit.ring, sizeof(struct ring), MADV_DOFORK) < 0)
+        return err_sys(err, ERR_SYS, "output buffer");
     s->keeper = fork();
+    if (s->keeper != 0)
+        madvise(s->kit.ring, sizeof(struct ring), MADV_DONTFORK);
     if (s->keeper < 0)
         return err_sys(err, ERR_SYS, "fork");
     if (s->keeper == 0) {
         struct err why = { 0 };
         struct kit kit = s->kit;
         int rc = cgroup_slot_enter(&s->cgroup, &why);
-        for (uint32_t i = 0; i < j->slot_count; i++)        /* other slots' output is none of this one's business */
-            if (&j->slots[i] != s)
-                munmap(j->slots[i].kit.ring, sizeof(struct ring));
         kit.sock = theirs;
         kit.pids_now = s->cgroup.pids_now;
         keeper_main(&kit, rc, &why);
@@ -453,19 +454,25 @@ static int open_all(struct jail *j, struct err *err)
     j->slots = calloc(j->slot_count, sizeof *j->slots);
     if (rc < 0 || j->slots == NULL)
         return rc < 0 ? rc : err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
+    /* Each forks once: before the jail holds all that a slot has. */
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        /* Populated now, so that the pages are the jail's and not charged to a sandbox. */
-        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        if (ring == MAP_FAILED)
-            return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
+            .slot = i, .uid = j->uid_first + i, .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
+    }
+    for (uint32_t i = 0; i < j->slot_count; i++) {
+        struct slot *s = &j->slots[i];
+        /* Populated now, so that the pages are the jail's and not charged to a sandbox. Other slots' processes never see it,
+         * and a fork does not pay for every slot's. */
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (ring == MAP_FAILED || madvise(ring, sizeof(struct ring), MADV_DONTFORK) < 0)
+            return err_sys(err, ERR_SYS, "output buffers");
+        s->kit.ring = ring;
         rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);
         if (rc < 0)
             return rc;
