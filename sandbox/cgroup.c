@@ -317,7 +317,9 @@ int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err)
         if (s->host->base[c][0] == '\0')
             continue;
         snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[c], s->slot);
-        if (put_path(dir, "cgroup.procs", "0") < 0)
+        /* A thread that moves itself by "tasks" takes no lock against the whole system's forks; by "cgroup.procs" it would,
+         * at the price of a grace period. */
+        if (put_path(dir, "tasks", "0") < 0)
             return err_sys(err, ERR_SYS, "join control group %s", dir);
     }
     return 0;

@@ -3,8 +3,8 @@
  *
  * Theory: below the group the jail was started in (v1), or the first place where controllers can be
  * passed on (v2), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", one directory per slot.
- * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
- * launchers are born inside. v2: every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
+ * v1: a slot's keeper, which has one thread, joins once and stays; the launchers are born inside. v2:
+ * every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
  * the next jail of the namespace; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
