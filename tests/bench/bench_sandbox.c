@@ -15,7 +15,7 @@
  * root) and the mount namespace it lies in are made beforehand. Neither a filter for system calls nor /dev/pts or /sys is
  * asked of them, though ours has the filter.
  *
- *   overhead    (ours - bare) / (peer - bare), medians of a round; ours is from sandbox_acquire() to the result with its
+ *   overhead    (ours - bare) / (peer - bare), medians of a round; ours is from sandbox_acquire_run() to the result with its
  *               output. In every step of a round each side runs once, in an order drawn anew, after a pause in which what
  *               the one before left for later (the next sandbox made, a network unmade) comes to its end.
  *   p99, stalls 10,000 runs of ours, taking turns with bare spawns, without any pause. A stall is a run above 50 ms. It is
@@ -75,47 +75,51 @@ static struct sandbox_client *start(uint32_t slots)
     return c;
 }
 
-static void ask(struct sandbox_client *c, struct outcome *o)
+struct job { struct outcome acquired, done; };
+
+static void on_acquired(void *arg, int rc, struct sandbox *s, const struct err *err)
+{
+    struct job *job = arg;
+    box_acquired(&job->acquired, rc, s, err);
+    if (rc < 0)
+        die("acquire", job->acquired.err.msg);
+}
+
+static void on_done(void *arg, int rc, struct sandbox_result *r, const struct err *err)
+{
+    struct job *job = arg;
+    box_done(&job->done, rc, r, err);
+    if (rc < 0)
+        die("run", job->done.err.msg);
+}
+
+static void begin(struct sandbox_client *c, struct job *job)
 {
     struct err err = { 0 };
-    *o = (struct outcome){ 0 };
-    if (sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, o, &err) < 0)
+    struct sandbox_command cmd = { .argv = (const char *const *)words };
+    *job = (struct job){ 0 };
+    if (sandbox_acquire_run(c, &BOX_EMPTY, &limits, &cmd, on_acquired, on_done, job, &err) < 0)
         die("acquire", err.msg);
 }
 
-static void begin(struct sandbox *s, struct outcome *o)
+/* Its exit status. The sandbox is still held. */
+static int ended(struct job *job)
 {
-    struct err err = { 0 };
-    *o = (struct outcome){ 0 };
-    struct sandbox_command cmd = { .argv = (const char *const *)words };
-    if (sandbox_run(s, &cmd, box_done, o, &err) < 0)
-        die("run", err.msg);
-}
-
-static void await(struct sandbox_client *c, const struct outcome *o)
-{
-    if (box_wait(c, &o->come, 60000) < 0 || o->rc < 0)
-        die("ours", o->come ? o->err.msg : "no answer");
-}
-
-static int ended(struct outcome *o)
-{
-    int status = o->result.end == SANDBOX_END_EXIT ? o->result.value : -1;
-    outcome_done(o);
+    int status = job->done.result.end == SANDBOX_END_EXIT ? job->done.result.value : -1;
+    outcome_done(&job->done);
     return status;
 }
 
 static int status_of_sandbox(struct sandbox_client *c, double *us)
 {
-    struct outcome acquired, done;
+    struct job job;
     uint64_t began = clock_mono_ns();
-    ask(c, &acquired);
-    await(c, &acquired);
-    begin(acquired.sandbox, &done);
-    await(c, &done);
+    begin(c, &job);
+    if (box_wait(c, &job.done.come, 60000) < 0)
+        die("ours", "no answer");
     *us = since_us(began);
-    sandbox_close(acquired.sandbox);
-    return ended(&done);
+    sandbox_close(job.acquired.sandbox);
+    return ended(&job);
 }
 
 static double us_of_sandbox(struct sandbox_client *c)
@@ -288,14 +292,19 @@ static int answer(struct door *d, uint32_t kind)
     }
 }
 
-static void request(struct door *d, uint32_t kind, int command)
+struct text { size_t len; char bytes[256]; };   /* a command as it travels */
+
+static void request(struct door *d, uint32_t kind, const struct text *command)
 {
-    struct grant_request r = { .kind = kind, .slot = d->slot, .generation = d->generation,
-                               .fds = command >= 0 ? GRANT_FD_COMMAND : 0 };
+    struct { struct grant_request r; char command[sizeof command->bytes]; } p = {
+        .r = { .kind = kind, .slot = d->slot, .generation = d->generation } };
+    size_t len = command == NULL ? 0 : command->len;
     struct err err = { 0 };
     if (kind == GRANT_ACQUIRE)
-        r.limits = limits;
-    if (frame_send(d->sock, &r, sizeof r, &command, command >= 0, &err) < 0)
+        p.r.limits = limits;
+    if (len > 0)
+        memcpy(p.command, command->bytes, len);
+    if (frame_send(d->sock, &p, sizeof p.r + len, NULL, 0, &err) < 0)
         die("jail", err.msg);
 }
 
@@ -322,27 +331,17 @@ static void door_close(struct door *d)
     waitpid(d->jail, NULL, 0);
 }
 
-/* The command of sandbox_run(): program without arguments, or shell text. */
-static int command_fd(const char *path, const char *shell)
+/* The program without arguments, or shell text. */
+static struct text command_text(const char *path, const char *shell)
 {
-    char text[256];
-    uint32_t argc = shell == NULL ? 1 : 3;
-    struct err err = { 0 };
-    memcpy(text, &argc, sizeof argc);
-    int n = (int)sizeof argc + snprintf(text + sizeof argc, sizeof text - sizeof argc, "%s%c%s%c", path, 0, path, 0);
+    struct text t;
+    const uint32_t argc = shell == NULL ? 1 : 3;
+    memcpy(t.bytes, &argc, sizeof argc);
+    t.len = sizeof argc;
+    t.len += (size_t)snprintf(t.bytes + t.len, sizeof t.bytes - t.len, "%s%c%s%c", path, 0, path, 0);
     if (shell != NULL)
-        n += snprintf(text + n, sizeof text - (size_t)n, "-c%c%s%c", 0, shell, 0);
-    int fd = frame_memfd("command", text, (size_t)n, &err);
-    if (fd < 0)
-        die("command", err.msg);
-    return fd;
-}
-
-static void run_in(struct door *d, int command)
-{
-    request(d, GRANT_RUN, command);
-    if (answer(d, GRANT_DONE) != 0)
-        die("pool", "a command failed");
+        t.len += (size_t)snprintf(t.bytes + t.len, sizeof t.bytes - t.len, "-c%c%s%c", 0, shell, 0);
+    return t;
 }
 
 /* `leave`: shell text of what the sandbox does before it is given back; NULL: /bin/true. */
@@ -351,22 +350,26 @@ static void pool(const char *name, const char *leave_text)
     double ratio[ROUNDS], us[ROUNDS][EMPTY_RUNS], bwrap[EMPTY_RUNS];
     char text[64];
     struct door d;
-    own_fd command = command_fd(program[0], NULL);
-    own_fd before = leave_text == NULL ? command_fd(program[0], NULL) : command_fd("/bin/sh", leave_text);
+    struct text command = command_text(program[0], NULL);
+    struct text before = leave_text == NULL ? command : command_text("/bin/sh", leave_text);
     door_open(&d);
-    request(&d, GRANT_ACQUIRE, -1);
+    request(&d, GRANT_ACQUIRE, NULL);
     answer(&d, GRANT_ACQUIRED);
     for (int r = 0; r < ROUNDS; r++) {
         for (int i = 0; i < EMPTY_RUNS; i++) {
-            run_in(&d, before);
+            request(&d, GRANT_RUN, &before);
+            if (answer(&d, GRANT_DONE) != 0)
+                die(name, "a sandbox cannot be left as wanted");
             usleep(SETTLE_US);
             uint64_t began = clock_mono_ns();
-            request(&d, GRANT_CLOSE, -1);
+            request(&d, GRANT_CLOSE, NULL);
             answer(&d, GRANT_READY);
-            request(&d, GRANT_ACQUIRE, -1);
-            answer(&d, GRANT_ACQUIRED);
-            run_in(&d, command);
+            request(&d, GRANT_ACQUIRE, NULL);
+            request(&d, GRANT_RUN, &command);
+            int status = answer(&d, GRANT_DONE);
             us[r][i] = since_us(began);
+            if (status != 0)
+                die(name, "its command failed");
             usleep(SETTLE_US);
             bwrap[i] = us_of(&sides[BWRAP]);
         }
@@ -382,37 +385,28 @@ static void pool(const char *name, const char *leave_text)
 /* From nothing to `n` sandboxes that have run, n at once. */
 static double us_of_jail(int n)
 {
-    static struct outcome acquired[FRESH], done[FRESH];
-    static struct sandbox *held[FRESH];
+    static struct job jobs[FRESH];
     struct err err = { 0 };
     uint64_t began = clock_mono_ns();
     struct sandbox_client *c = start((uint32_t)n);
-    for (int i = 0; i < n; i++) {
-        held[i] = NULL;
-        ask(c, &acquired[i]);
-    }
+    for (int i = 0; i < n; i++)
+        begin(c, &jobs[i]);
     for (int left = n; left > 0; ) {
         struct pollfd p = { .fd = sandbox_client_fd(c), .events = POLLIN };
         poll(&p, 1, -1);
         if (sandbox_client_dispatch(c, &err) < 0)
             die("all-fresh", err.msg);
-        for (int i = 0; i < n; i++) {
-            if (acquired[i].come && held[i] == NULL) {
-                if (acquired[i].rc < 0)
-                    die("all-fresh", acquired[i].err.msg);
-                held[i] = acquired[i].sandbox;
-                begin(held[i], &done[i]);
-            } else if (held[i] != NULL && done[i].come) {
-                if (done[i].rc < 0 || ended(&done[i]) != 0)
+        for (int i = 0; i < n; i++)
+            if (jobs[i].done.come) {
+                if (ended(&jobs[i]) != 0)
                     die("all-fresh", "its command failed");
                 left--;
             }
-        }
     }
     double us = since_us(began);
     sandbox_client_close(c);
     for (int i = 0; i < n; i++)
-        sandbox_close(held[i]);
+        sandbox_close(jobs[i].acquired.sandbox);
     return us;
 }
 
@@ -494,33 +488,27 @@ static double rate_of(struct side *s, int width)
 
 static double rate_of_sandboxes(struct sandbox_client *c, int width)
 {
-    static struct outcome acquired[WIDTH_MAX], done[WIDTH_MAX];
+    static struct job jobs[WIDTH_MAX];
     struct err err = { 0 };
     struct meter m = meter_begin();
     int open = width;
     for (int i = 0; i < width; i++)
-        ask(c, &acquired[i]);
-    memset(done, 0, sizeof done);
+        begin(c, &jobs[i]);
     while (open > 0) {
         struct pollfd p = { .fd = sandbox_client_fd(c), .events = POLLIN };
         poll(&p, 1, -1);
         if (sandbox_client_dispatch(c, &err) < 0)
             die("rate", err.msg);
         for (int i = 0; i < width; i++) {
-            if (done[i].come) {
-                if (done[i].rc < 0 || ended(&done[i]) != 0)
-                    die("rate", "a command failed");
-                sandbox_close(acquired[i].sandbox);
-                if (meter_tick(&m))
-                    ask(c, &acquired[i]);
-                else
-                    open--;
-            } else if (acquired[i].come) {
-                if (acquired[i].rc < 0)
-                    die("rate", acquired[i].err.msg);
-                acquired[i].come = false;
-                begin(acquired[i].sandbox, &done[i]);
-            }
+            if (!jobs[i].done.come)
+                continue;
+            if (ended(&jobs[i]) != 0)
+                die("rate", "a command failed");
+            sandbox_close(jobs[i].acquired.sandbox);
+            if (meter_tick(&m))
+                begin(c, &jobs[i]);
+            else
+                open--;
         }
     }
     return (double)m.count * 1e9 / COUNT_NS;
