@@ -35,13 +35,16 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
+#define MAKE_AT_ONCE 4u                 /* slots per core */
+#define FILES_PER_SLOT 15u              /* descriptors of the jail; and apart from slots: */
+#define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
     int epoll, timer;
     int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
     bool greeted, over;
-    uint32_t slot_count, wanted;
+    uint32_t slot_count, wanted, begun;
     uint64_t timer_ns;
     uid_t uid_first;
     const void *text;                   /* command that came with the request at hand; text_len 0: none */
@@ -150,9 +153,8 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
     if (s->keeper == 0) {
         struct err why = { 0 };
         struct kit kit = s->kit;
-        int rc = cgroup_slot_enter(&s->cgroup, &why);
+        int rc = cgroup_slot_enter(&s->cgroup, &kit.pids_now, &why);
         kit.sock = theirs;
-        kit.pids_now = s->cgroup.pids_now;
         keeper_main(&kit, rc, &why);
     }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
@@ -406,12 +408,26 @@ enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
 static volatile sig_atomic_t told_to_end;
 static void on_term(int sig) { (void)sig; told_to_end = 1; }
 
+/* The first making of slots, few at a time: more of them would wait for each other, and the first be ready as late as the
+ * last. One that failed and is tried again holds up nobody. */
+static void make_more(struct jail *j)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t making = 0, most = MAKE_AT_ONCE * (uint32_t)(cores > 0 ? cores : 1);
+    for (uint32_t i = 0; i < j->begun; i++)
+        making += j->slots[i].state == SLOT_MAKING && j->slots[i].generation == 1;
+    for (; j->begun < j->slot_count && making < most; making++)
+        slot_make(j, &j->slots[j->begun++]);
+}
+
 static int loop(struct jail *j, struct err *err)
 {
     sigset_t none;
     sigemptyset(&none);
     while (!j->over && !told_to_end) {
         struct epoll_event events[64];
+        if (j->begun < j->slot_count)
+            make_more(j);
         set_timer(j);
         int n = epoll_pwait(j->epoll, events, 64, -1, &none);   /* SIGTERM comes in here or not at all */
         if (n < 0 && errno != EINTR)
@@ -450,6 +466,11 @@ static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
     struct sock_fprog filter;
+    struct rlimit files;
+    uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
+        return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, and %llu are allowed: raise the hard limit (ulimit -Hn)",
+                       j->wanted, need, (unsigned long long)files.rlim_cur);
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
@@ -494,8 +515,6 @@ static int open_all(struct jail *j, struct err *err)
         if (rc < 0)
             return rc;
     }
-    for (uint32_t i = 0; i < j->slot_count; i++)
-        slot_make(j, &j->slots[i]);
     return 0;
 }
 
