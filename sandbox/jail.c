@@ -469,7 +469,7 @@ static int open_all(struct jail *j, struct err *err)
     struct rlimit files;
     uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
-        return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, and %llu are allowed: raise the hard limit (ulimit -Hn)",
+        return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, %llu are allowed: raise it (ulimit -Hn)",
                        j->wanted, need, (unsigned long long)files.rlim_cur);
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
@@ -507,7 +507,8 @@ static int open_all(struct jail *j, struct err *err)
         struct slot *s = &j->slots[i];
         /* Populated now, so that the pages are the jail's and not charged to a sandbox. Other slots' processes never see it,
          * and a fork does not pay for every slot's. */
-        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
+                          -1, 0);
         if (ring == MAP_FAILED || madvise(ring, sizeof(struct ring), MADV_DONTFORK) < 0)
             return err_sys(err, ERR_SYS, "output buffers");
         s->kit.ring = ring;
