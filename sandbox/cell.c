@@ -9,6 +9,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -45,6 +46,17 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
+/* The last number that the caller's pid namespace gave to a task: the word after the fourth blank. */
+static uint32_t last_pid(void)
+{
+    char text[128];
+    own_fd fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (uint32_t)strtoul(last, NULL, 10);
+}
+
 void cell_reaper(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
@@ -66,6 +78,8 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     struct pollfd agent = { .fd = 0, .events = POLLIN };
     while (poll(&agent, 1, -1) <= 0)
         ;
+    if (kit->ring->measure)
+        kit->ring->tasks = last_pid();
     _exit(0);
 }
 

@@ -295,7 +295,8 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
     own_fd fd = frame_memfd("command", text, size, err);
     if (fd < 0)
         return err->code;
-    struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND };
+    struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND,
+                               .option = cmd->measure ? GRANT_RUN_MEASURE : 0 };
     int rc = send_request(s->client, &r, (int[]){ fd }, 1, err);
     if (rc == 0) {
         s->running = true;

@@ -30,8 +30,11 @@ enum {                          /* bits of grant_request.fds */
                                  * argc arguments from the zeroth on, NAME=value ... */
 };
 
+enum { GRANT_RUN_MEASURE = 1 };
+
 struct grant_request {
     uint32_t kind, slot, generation, fds;
+    uint32_t option;                    /* run: bits of GRANT_RUN_*; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
 

@@ -259,10 +259,9 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
 
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    (void)r;
     int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err);
     if (rc == 0)
-        slot_run(j, s, fds[0]);
+        slot_run(j, s, r->option, fds[0]);
     return rc;
 }
 
@@ -284,11 +283,11 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 #define BIT(state) (1u << (state))
 #define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
-static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
-    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0 },
-    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0 },
+static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND, GRANT_RUN_MEASURE },
+    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
@@ -314,7 +313,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
     if ((r->fds & requests[r->kind].fds_must) != requests[r->kind].fds_must || (r->fds & ~requests[r->kind].fds_may) != 0 ||
-        nfds != __builtin_popcount(r->fds))
+        (r->option & ~requests[r->kind].option_may) != 0 || nfds != __builtin_popcount(r->fds))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u with %d descriptors", r->slot, r->kind, nfds);
     return requests[r->kind].run(j, s, r, fds, err);
 }

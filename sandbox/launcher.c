@@ -33,6 +33,8 @@
 #include <sys/statfs.h>
 #include <sys/wait.h>
 
+#define COUNT_MS_MAX 1000           /* for a reaper to read one file */
+
 struct launcher {
     const struct kit *kit;
     struct world world;
@@ -234,6 +236,13 @@ static void ended(struct launcher *l)
             rc = why.code;
         }
     }
+    struct statfs fs;
+    n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
+    if (l->kit->ring->measure) {                /* the reaper counts, and ends by itself */
+        struct pollfd reaper = { .fd = l->reaper_fd, .events = POLLIN };
+        while (poll(&reaper, 1, COUNT_MS_MAX) < 0 && errno == EINTR)
+            ;
+    }
     own_fd rest = l->output;
     l->output = -1;
     crew_end(l, &n.status);
@@ -242,9 +251,7 @@ static void ended(struct launcher *l)
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
     }
     struct stat st;
-    struct statfs fs;
     n.report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
-    n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     tell(l, &n, rc, &err, NULL, 0);
 }
 
@@ -300,7 +307,7 @@ void launcher_main(const struct kit *kit)
     while (rc == 0) {
         struct pollfd p[3] = {
             { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
-            { .fd = l.output, .events = POLLIN },
+            { .fd = l.over ? -1 : l.output, .events = POLLIN },
         };
         if (poll(p, 3, -1) < 0 && errno != EINTR)
             break;

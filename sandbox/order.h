@@ -43,10 +43,12 @@ struct note {
     char msg[ERR_MSG_SIZE];
 };
 
-/* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). The jail sets the first
- * two before the run. */
+/* Output of the current run, and what its reaper counted; shared by the jail (reads after the end) and the launcher and
+ * reaper (write). The jail sets the first four before the run. */
 struct ring {
-    uint64_t max;               /* beyond it the run ends */
+    uint32_t measure;           /* the reaper is to count */
+    uint32_t tasks;             /* last number given in the run's pid namespace; 0: not counted */
+    uint64_t max;               /* beyond it the run ends; the byte that is too many is counted and not kept */
     uint64_t total;             /* bytes printed so far */
     uint8_t  head[SANDBOX_OUTPUT_KEEP];
     uint8_t  tail[SANDBOX_OUTPUT_KEEP];     /* byte n >= KEEP of the output lies at (n - KEEP) % KEEP */

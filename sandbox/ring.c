@@ -10,11 +10,15 @@
 bool ring_take(struct ring *ring, int pipe_fd)
 {
     static uint8_t chunk[65536];
-    ssize_t n = read(pipe_fd, chunk, sizeof chunk);
+    if (ring->total > ring->max)
+        return true;                            /* enough is known */
+    uint64_t allowed = ring->max - ring->total;
+    ssize_t n = read(pipe_fd, chunk, allowed < sizeof chunk ? (size_t)allowed + 1 : sizeof chunk);
     if (n <= 0)
         return n < 0 && (errno == EINTR || errno == EAGAIN);
     const uint8_t *p = chunk;
-    size_t left = (size_t)n;
+    size_t left = (uint64_t)n <= allowed ? (size_t)n : (size_t)allowed;
+    const bool over = (uint64_t)n > allowed;
     if (ring->total < SANDBOX_OUTPUT_KEEP) {
         size_t room = (size_t)(SANDBOX_OUTPUT_KEEP - ring->total), k = left < room ? left : room;
         memcpy(ring->head + ring->total, p, k);
@@ -30,6 +34,7 @@ bool ring_take(struct ring *ring, int pipe_fd)
         p += k;
         left -= k;
     }
+    ring->total += over;
     return true;
 }
 
@@ -37,13 +42,14 @@ int ring_memfd(const struct ring *r, struct err *err)
 {
     static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
     static int nothing = -1;                    /* one for all: sealed and empty, it can carry nothing from one to another */
-    if (r->total == 0 && nothing < 0)
+    uint64_t total = r->total < r->max ? r->total : r->max;
+    if (total == 0 && nothing < 0)
         nothing = frame_memfd("output", "", 0, err);
-    if (r->total == 0) {
+    if (total == 0) {
         int fd = nothing < 0 ? -1 : fcntl(nothing, F_DUPFD_CLOEXEC, 0);
         return fd >= 0 ? fd : err_sys(err, ERR_SYS, "output");
     }
-    uint64_t total = r->total, past = total > SANDBOX_OUTPUT_KEEP ? total - SANDBOX_OUTPUT_KEEP : 0;
+    uint64_t past = total > SANDBOX_OUTPUT_KEEP ? total - SANDBOX_OUTPUT_KEEP : 0;
     size_t n = (size_t)(past == 0 ? total : SANDBOX_OUTPUT_KEEP);
     memcpy(text, r->head, n);
     if (past > SANDBOX_OUTPUT_KEEP) {

@@ -6,7 +6,7 @@
 #include "sandbox/order.h"
 #include <stdbool.h>
 
-/* Take what one read of `fd` brings. False at the end of the stream. */
+/* Take what one read of `fd` brings, nothing beyond the first byte too many. False at the end of the stream. */
 bool ring_take(struct ring *r, int fd);
 /* Head, marker if something is missing, tail: copied into a sealed memfd, owned. The numbers in the ring are not trusted. */
 MUST_CHECK int ring_memfd(const struct ring *r, struct err *err);

@@ -17,6 +17,7 @@
  */
 #pragma once
 #include "base/err.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SANDBOX_WORK_DIR   "/testbed"
@@ -45,36 +46,77 @@ struct sandbox_limits {     /* 0 anywhere: the jail's default, never "no limit" 
     uint32_t cpu_percent;   /* 100 = one core */
 };
 
-enum sandbox_end {          /* how the run ended, told apart by who ended it */
+/*
+ * How a run ended, told apart by who ended it, as far as that can be known. A limit is named only where the jail or the
+ * kernel killed for it. The pids limit and a full layer kill nobody: they refuse (EAGAIN, ENOSPC), and a command which
+ * then gives up has ended by its own exit; limits_hit tells of the refusal beside it. So there is no end "pids limit".
+ * A failure of ours is no end: the callback gets rc < 0 and no result.
+ */
+enum sandbox_end {
     SANDBOX_END_EXIT,           /* value = exit status of the command */
     SANDBOX_END_SIGNAL,         /* value = signal number */
-    SANDBOX_END_TIME_LIMIT,
+    SANDBOX_END_TIME_LIMIT,     /* wall or CPU: limits_hit tells which */
     SANDBOX_END_MEMORY_LIMIT,   /* the command itself died of it */
     SANDBOX_END_OUTPUT_LIMIT,
     SANDBOX_END_KILLED,         /* sandbox_kill() */
+    SANDBOX_END_DISK_LIMIT,     /* died of SIGXFSZ (a file beyond file_bytes), or of SIGBUS (a mapping) with the layer full */
     SANDBOX_END_COUNT
 };
 
+enum sandbox_limit {
+    SANDBOX_LIMIT_TIME, SANDBOX_LIMIT_MEMORY, SANDBOX_LIMIT_OUTPUT, SANDBOX_LIMIT_PIDS, SANDBOX_LIMIT_DISK, SANDBOX_LIMIT_CPU,
+    SANDBOX_LIMIT_FILE, SANDBOX_LIMIT_CPU_SHARE, SANDBOX_LIMIT_COUNT
+};
+
 enum {                      /* bits of sandbox_result.limits_hit: may stand beside any end */
-    SANDBOX_HIT_TIME = 1, SANDBOX_HIT_MEMORY = 2, SANDBOX_HIT_OUTPUT = 4,
-    SANDBOX_HIT_PIDS = 8, SANDBOX_HIT_DISK = 16, SANDBOX_HIT_CPU = 32,
+    SANDBOX_HIT_TIME = 1u << SANDBOX_LIMIT_TIME,
+    SANDBOX_HIT_MEMORY = 1u << SANDBOX_LIMIT_MEMORY,    /* somebody in the run was killed for memory */
+    SANDBOX_HIT_OUTPUT = 1u << SANDBOX_LIMIT_OUTPUT,
+    SANDBOX_HIT_PIDS = 1u << SANDBOX_LIMIT_PIDS,        /* a task was refused; unknown under rlimits */
+    SANDBOX_HIT_DISK = 1u << SANDBOX_LIMIT_DISK,        /* the layer was full when the command ended, or SIGXFSZ ended it */
+    SANDBOX_HIT_CPU = 1u << SANDBOX_LIMIT_CPU,
+};
+
+enum sandbox_enforcer {     /* who holds a limit on this host */
+    SANDBOX_BY_NONE,        /* nobody: the host lacks what it takes */
+    SANDBOX_BY_CGROUP_V1, SANDBOX_BY_CGROUP_V2,
+    SANDBOX_BY_RLIMIT,      /* of each process by itself, not of the whole tree (pids: of the sandbox's uid) */
+    SANDBOX_BY_JAIL,        /* our own clock and counting */
+    SANDBOX_BY_MOUNT,       /* the size of the writable file system */
+};
+
+enum {                      /* bits of sandbox_usage.known: figures that could be had */
+    SANDBOX_KNOWN_CPU = 1, SANDBOX_KNOWN_FAULTS = 2, SANDBOX_KNOWN_IO = 4, SANDBOX_KNOWN_TASKS = 8,
+};
+
+struct sandbox_usage {      /* of all processes of the run, those nobody waited for too; asked for by sandbox_command.measure */
+    uint32_t known;
+    uint64_t user_ns, system_ns;            /* their sum is cpu_ns; the kernel samples the split, and not at all in a short run */
+    uint64_t faults_minor, faults_major;
+    uint64_t io_read_bytes, io_written_bytes;   /* of block devices: what the page cache had is not read, the layer is memory */
+    uint64_t tasks_made;                    /* processes and threads, the command included, refused ones counted as well;
+                                             * numbers begin again at kernel.pid_max, and this with them */
 };
 
 struct sandbox_result {
     enum sandbox_end end;
-    int      value;
+    int      value;             /* beside a limit: what the command showed, an exit status or a signal */
     uint32_t limits_hit;
+    uint32_t oom_kills;         /* processes killed for memory */
+    uint32_t pids_refused;      /* tasks not made for the pids limit */
     uint64_t wall_ns, cpu_ns, memory_bytes_peak;
-    uint64_t output_bytes;      /* how much was printed in all */
+    uint64_t output_bytes;      /* how much was printed in all; at the output limit that and the one byte too many */
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
-    int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only */
+    uint8_t  enforced_by[SANDBOX_LIMIT_COUNT];  /* enum sandbox_enforcer by enum sandbox_limit */
+    struct sandbox_usage usage;
 };
 
 struct sandbox_command {
     const char *shell;          /* run by /bin/sh -c, or NULL; borrowed */
     const char *const *argv;    /* without a shell, where that is NULL: argv[0] a path; NULL-terminated, borrowed */
     const char *const *env;     /* NULL-terminated NAME=value list added to the fixed environment */
+    bool measure;               /* fill sandbox_result.usage, which costs the end of the run some 100 us */
 };
 
 /*

@@ -111,10 +111,11 @@ static void start(struct slot *s)
     const bool bare = s->cgroup.host->version == 0;
     struct cell_order c = {
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
-        .cpu_s = bare ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
+        .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
     };
     struct err err;
-    s->kit.ring->total = 0;
+    s->kit.ring->total = s->kit.ring->tasks = 0;
+    s->kit.ring->measure = s->measure;
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
     /* Where the agent is dead already, the launcher tells so. */
@@ -124,7 +125,7 @@ static void start(struct slot *s)
     drop_fd(&s->command);
 }
 
-void slot_run(struct jail *j, struct slot *s, int command)
+void slot_run(struct jail *j, struct slot *s, uint32_t option, int command)
 {
     struct err err;
     if (s->state == SLOT_DEAD) {
@@ -139,6 +140,9 @@ void slot_run(struct jail *j, struct slot *s, int command)
     }
     cgroup_peak_reset(&s->cgroup);
     cgroup_usage(&s->cgroup, &s->before);
+    s->measure = option & GRANT_RUN_MEASURE;
+    if (s->measure)
+        cgroup_detail(&s->cgroup, &s->detail);
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
@@ -207,24 +211,65 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
     bool oom = used->oom_kills > s->before.oom_kills;
     /* The shell that started the command says 128 + 9 for it when the command was its last word. */
     bool killed_below = WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL;
+    bool file_over = WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ;
+    bool no_page = (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) || (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGBUS);
+    bool cpu_over = s->cgroup.cpu_usage < 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
     r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
     r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     r->output_bytes = s->kit.ring->total;
     r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (r->output_bytes > s->limits.output_bytes ? SANDBOX_HIT_OUTPUT : 0u) |
-                    (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) | (s->end.disk_full ? SANDBOX_HIT_DISK : 0u);
+                    (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) |
+                    (s->end.disk_full || file_over ? SANDBOX_HIT_DISK : 0u) | (cpu_over ? SANDBOX_HIT_CPU : 0u);
+    r->oom_kills = (uint32_t)be_sure(used->oom_kills, s->before.oom_kills);
+    r->pids_refused = (uint32_t)be_sure(used->pids_hits, s->before.pids_hits);
     /* A run that ended by itself a moment before it was to be killed keeps its own end. */
     if (killed && s->reason == SLOT_REASON_KILLED)
         r->end = SANDBOX_END_KILLED;
-    else if (killed && s->reason != SLOT_REASON_NONE)
+    else if ((killed && s->reason != SLOT_REASON_NONE) || cpu_over)
         r->end = SANDBOX_END_TIME_LIMIT;
     else if (r->limits_hit & SANDBOX_HIT_OUTPUT)
         r->end = SANDBOX_END_OUTPUT_LIMIT;
     else if ((killed || killed_below) && oom)
         r->end = SANDBOX_END_MEMORY_LIMIT;
-    if (r->end == SANDBOX_END_TIME_LIMIT)
+    else if (file_over || (no_page && s->end.disk_full))
+        r->end = SANDBOX_END_DISK_LIMIT;
+    if (r->end == SANDBOX_END_TIME_LIMIT && !cpu_over)
         r->limits_hit |= s->reason == SLOT_REASON_CPU ? SANDBOX_HIT_CPU : SANDBOX_HIT_TIME;
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        r->limits_hit |= SANDBOX_HIT_CPU;
+}
+
+static void tell_enforcers(const struct cgroup_slot *c, uint8_t out[SANDBOX_LIMIT_COUNT])
+{
+    const uint8_t group = c->host->version == 2 ? SANDBOX_BY_CGROUP_V2 : c->host->version == 1 ? SANDBOX_BY_CGROUP_V1
+                        : SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_TIME] = out[SANDBOX_LIMIT_OUTPUT] = SANDBOX_BY_JAIL;
+    out[SANDBOX_LIMIT_MEMORY] = out[SANDBOX_LIMIT_PIDS] = group;
+    out[SANDBOX_LIMIT_DISK] = SANDBOX_BY_MOUNT;
+    out[SANDBOX_LIMIT_FILE] = SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_CPU] = c->cpu_usage >= 0 ? group : SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_CPU_SHARE] = c->cpu_percent != 0 ? group : SANDBOX_BY_NONE;
+}
+
+/* What was used between two readings of the control groups. */
+static void tell_usage(const struct slot *s, uint64_t cpu_ns, struct sandbox_usage *out)
+{
+    struct cgroup_detail now;
+    cgroup_detail(&s->cgroup, &now);
+    uint64_t user = be_sure(now.user, s->detail.user), system = be_sure(now.system, s->detail.system);
+    uint64_t major = be_sure(now.faults_major, s->detail.faults_major);
+    *out = (struct sandbox_usage){
+        .known = now.known & s->detail.known,
+        .faults_minor = be_sure(be_sure(now.faults, s->detail.faults), major), .faults_major = major,
+        .io_read_bytes = be_sure(now.io_read, s->detail.io_read), .io_written_bytes = be_sure(now.io_written, s->detail.io_written),
+    };
+    if (user + system == 0)
+        out->known &= ~(uint32_t)SANDBOX_KNOWN_CPU;             /* too short for the kernel to have looked */
+    else
+        out->user_ns = (uint64_t)((double)cpu_ns * ((double)user / ((double)user + (double)system)));
+    out->system_ns = out->known & SANDBOX_KNOWN_CPU ? cpu_ns - out->user_ns : 0;
+    if (s->kit.ring->tasks > 1) {                               /* the first is our own */
+        out->known |= SANDBOX_KNOWN_TASKS;
+        out->tasks_made = s->kit.ring->tasks - 1;
+    }
 }
 
 static void finish(struct jail *j, struct slot *s, enum slot_state next)
@@ -238,7 +283,9 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->wall_ns = be_sure(s->end.ended_ns, s->began_ns);
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
-    r->enforced_by = s->cgroup.host->version;
+    tell_enforcers(&s->cgroup, r->enforced_by);
+    if (s->measure)
+        tell_usage(s, r->cpu_ns, &r->usage);
     own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
     s->deadline_ns = 0;
@@ -430,7 +477,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
         } else {
             struct cgroup_usage used;
             cgroup_usage(&s->cgroup, &used);
-            if (used.cpu_ns >= s->cpu_end_ns && s->cgroup.host->version != 0) {
+            if (used.cpu_ns >= s->cpu_end_ns && s->cgroup.cpu_usage >= 0) {
                 slot_kill(s, SLOT_REASON_CPU);
                 break;
             }

@@ -34,6 +34,8 @@ struct slot {
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
     uint64_t began_ns, wall_end_ns, cpu_end_ns;
     struct cgroup_usage before;     /* at the start of the run */
+    bool measure;                   /* the client wants the detail of this run */
+    struct cgroup_detail detail;    /* then: at its start */
     int owner_ns;                   /* user namespace for trees of an owner other than root, the last one asked for; -1: none */
     uid_t owner_uid;
     gid_t owner_gid;
@@ -50,7 +52,7 @@ MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
-void slot_run(struct jail *j, struct slot *s, int command);
+void slot_run(struct jail *j, struct slot *s, uint32_t option, int command);
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);

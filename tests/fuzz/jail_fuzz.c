@@ -174,6 +174,11 @@ void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
     (void)s;
     *out = (struct cgroup_usage){ usage, usage, usage & 7, usage & 3 };
 }
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out)
+{
+    (void)s;
+    *out = (struct cgroup_detail){ (uint32_t)usage & 7, usage, usage / 2, usage, usage / 3, usage, usage };
+}
 
 /* ---- input ---- */
 
@@ -319,7 +324,7 @@ static void play(struct jail *j, struct input *in)
     case 1: {                                               /* a request that is nearly right */
         uint32_t kind = byte(in), mask = kind >> 4;
         struct grant_request r = { .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                   .fds = mask };
+                                   .fds = mask, .option = what >> 5 };
         if (what & 8)
             for (size_t i = 0; i < sizeof r.limits / 8; i++)
                 ((uint64_t *)(void *)&r.limits)[i] = number(in, 1 + i % 8);

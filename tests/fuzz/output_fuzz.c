@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         abort();
     ring.total = 0;
+    ring.max = UINT64_MAX;
     for (const uint8_t *p = data; n - (size_t)(p - data) >= 3 && !broken; p += 3) {
         size_t piece = (size_t)p[0] << 8 | p[1];
         broken = piece == 0xffff;

@@ -63,6 +63,12 @@ static inline bool box_alive(const char *line)
     return system(text) == 0;
 }
 
+/* Were memory and tasks limited as a tree, by control groups? */
+static inline bool box_grouped(const struct sandbox_result *r)
+{
+    return r->enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V1 || r->enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2;
+}
+
 /* Dispatch until *come. Returns 0, or ERR_LOST, or ERR_DEADLINE after `ms`. */
 static inline int box_wait(struct sandbox_client *c, const bool *come, int ms)
 {
