@@ -23,10 +23,19 @@
 #define STOP_MS_MAX 5000
 #define RETRIES_MAX 5
 
+#define TEXT_OF(number) #number
+#define PROXY_URL(port) "http://127.0.0.1:" TEXT_OF(port)
+static const char *const proxy_env[] = {
+    "http_proxy=" PROXY_URL(SANDBOX_PROXY_PORT), "https_proxy=" PROXY_URL(SANDBOX_PROXY_PORT),
+    "HTTP_PROXY=" PROXY_URL(SANDBOX_PROXY_PORT), "HTTPS_PROXY=" PROXY_URL(SANDBOX_PROXY_PORT),
+    "no_proxy=localhost,127.0.0.1,::1", "NO_PROXY=localhost,127.0.0.1,::1", NULL,
+};
+
 struct sandbox {
     struct sandbox_client *client;          /* NULL: the client was closed first */
     uint32_t slot, generation;
     bool running, lost;
+    int proxy;                              /* -1: none */
     sandbox_done_cb done;
     void *done_arg;
 };
@@ -275,6 +284,9 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
     size_t size = sizeof argc + strlen(path) + 1;
     for (; argv[argc] != NULL; argc++)
         size += strlen(argv[argc]) + 1;
+    const char *const *ours = s->proxy >= 0 ? proxy_env : none;
+    for (const char *const *e = ours; *e != NULL; e++)
+        size += strlen(*e) + 1;
     for (const char *const *e = env; *e != NULL; e++) {
         if (strchr(*e, '=') == NULL)
             return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
@@ -290,7 +302,9 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
     char *at = stpcpy(text + sizeof argc, path) + 1;
     for (const char *const *a = argv; *a != NULL; a++)
         at = stpcpy(at, *a) + 1;
-    for (const char *const *e = env; *e != NULL; e++)
+    for (const char *const *e = ours; *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    for (const char *const *e = env; *e != NULL; e++)          /* the last one of a name counts */
         at = stpcpy(at, *e) + 1;
     own_fd fd = frame_memfd("command", text, size, err);
     if (fd < 0)
@@ -331,12 +345,16 @@ void sandbox_close(struct sandbox *s)
         s->client->slots[s->slot].held = NULL;
         s->client->open--;
     }
+    if (s->proxy >= 0)
+        close(s->proxy);
     free(s);
 }
 
+int sandbox_proxy_fd(const struct sandbox *s) { return s->proxy; }
+
 /* ---- answers ---- */
 
-static void acquired(struct sandbox_client *c, const struct grant_answer *a, const struct err *why)
+static void acquired(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
 {
     struct slot_view *v = &c->slots[a->slot];
     struct waiting *w = v->acquiring;
@@ -351,7 +369,11 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, con
     struct err err = *why;
     int rc = a->rc;
     if (s != NULL) {
-        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation };
+        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .proxy = -1 };
+        if ((a->fds & GRANT_HAS_PROXY) && nfds == 1) {
+            s->proxy = fds[0];
+            fds[0] = -1;
+        }
         v->held = s;
     } else {
         c->open--;
@@ -465,7 +487,7 @@ int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
         if (a.kind == GRANT_READY)
             ready(c, &a, &why);
         else if (a.kind == GRANT_ACQUIRED)
-            acquired(c, &a, &why);
+            acquired(c, &a, fds, nfds, &why);
         else if (a.kind == GRANT_DONE)
             done(c, &a, fds, nfds, &why);
         for (int i = 0; i < nfds; i++)

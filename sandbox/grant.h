@@ -38,7 +38,7 @@ struct grant_request {
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
 
-enum { GRANT_HAS_OUTPUT = 1, GRANT_HAS_REPORT = 2 };            /* bits of grant_answer.fds */
+enum { GRANT_HAS_OUTPUT = 1, GRANT_HAS_REPORT = 2, GRANT_HAS_PROXY = 4 };   /* bits of grant_answer.fds */
 
 struct grant_answer {
     uint32_t kind, slot, generation, fds;

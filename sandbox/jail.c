@@ -226,6 +226,8 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
     bool tree_own = true, root_own;
+    if (r->limits.network >= SANDBOX_NETWORK_COUNT)
+        return err_set(err, ERR_PROTOCOL, "network %d", (int)r->limits.network);
     complete(j, &r->limits);
     int next = 0;
     if (r->fds & GRANT_FD_TREE)

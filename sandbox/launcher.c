@@ -179,17 +179,21 @@ static int ask_agent(struct launcher *l, const struct cell_order *o, const int *
     return rc;
 }
 
-static int acquire(struct launcher *l, const struct order *o, const int *fds, struct err *err)
+static int acquire(struct launcher *l, const struct order *o, const int *fds, int *out_proxy, struct err *err)
 {
     int next = 0, rc = 0;
     l->limits = o->limits;
     int tree = o->fds & GRANT_FD_TREE ? fds[next++] : -1;
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
-    if (root >= 0) {
-        crew_end(l, NULL);                  /* made for the other root */
+    if (root >= 0 || l->limits.network == SANDBOX_NET_NONE)
+        crew_end(l, NULL);                  /* made for the other root, or network */
+    if (l->limits.network == SANDBOX_NET_NONE)
+        rc = net_none(l->net, err);
+    if (l->limits.network == SANDBOX_NET_PROXY)
+        rc = (*out_proxy = net_listen(SANDBOX_PROXY_PORT, err)) < 0 ? err->code : 0;
+    if (rc == 0 && root >= 0)
         rc = mount_root(&l->world, l->kit, root, err);
-    }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
     if (rc == 0 && tree >= 0 && o->tree_own)
@@ -278,11 +282,12 @@ static bool obey(struct launcher *l)
     struct note n = { 0 };
     struct err err = { 0 };
     int fds[FRAME_FDS_MAX], nfds, done;
+    own_fd proxy = -1;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
-        done = acquire(l, &o, fds, &err);
+        done = acquire(l, &o, fds, &proxy, &err);
     } else if (o.kind == ORDER_CREW && nfds == 0) {
         n.kind = NOTE_ENDED;
         done = l->agent > 0 ? 0 : crew_start(l, &err);
@@ -299,7 +304,7 @@ static bool obey(struct launcher *l)
     } else {
         return false;
     }
-    tell(l, &n, done, &err, NULL, 0);
+    tell(l, &n, done, &err, (int[]){ proxy }, done == 0 && proxy >= 0);
     for (int i = 0; i < nfds; i++)              /* the last descriptor of a detached mount waits for a grace period: told first */
         close(fds[i]);
     return true;

@@ -23,7 +23,7 @@ enum note_kind {
     NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
     NOTE_READY,             /* launcher: world built, or made clean; rc */
-    NOTE_ACQUIRED,          /* launcher: rc */
+    NOTE_ACQUIRED,          /* launcher: rc; with a proxy, fd = its listening socket */
     NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
     NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */
     NOTE_COLLECTED,         /* launcher: rc */

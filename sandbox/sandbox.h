@@ -8,7 +8,7 @@
  *
  * Inside: / is the environment root (read-only below, writable on top, host secrets masked), the
  * snapshot's tree lies at SANDBOX_WORK_DIR, cwd of every command. Own user, mount, pid, net, ipc,
- * uts and cgroup namespaces; loopback up and nothing else; no capabilities; no_new_privs.
+ * uts and cgroup namespaces; loopback up and nothing else unless asked for; no capabilities; no_new_privs.
  *
  * Life of a sandbox:  acquire -> run -> (run ...) -> close.  Everything inside is killed and reaped
  * at the end of each run, before its callback: results after the process tree's death only.
@@ -34,6 +34,19 @@ struct sandbox_spec {
     int root_fd;            /* O_PATH directory of the environment's root, borrowed; -1: the host's own root */
 };
 
+/*
+ * What of a network a sandbox has. Loopback is the default, because suites start servers and talk to themselves, and it leads
+ * nowhere. With a proxy, the one way out is a socket that listens inside at 127.0.0.1:SANDBOX_PROXY_PORT and is served outside,
+ * by the caller (sandbox_proxy_fd()): what passes is what the caller lets pass. http_proxy and its kin are set for commands.
+ */
+enum sandbox_network {
+    SANDBOX_NET_LOOPBACK,       /* 127.0.0.1 and ::1 and nothing else */
+    SANDBOX_NET_NONE,           /* no interface is up, not even loopback */
+    SANDBOX_NET_PROXY,          /* loopback, and the caller's HTTP proxy behind it */
+    SANDBOX_NETWORK_COUNT
+};
+#define SANDBOX_PROXY_PORT 3128
+
 struct sandbox_limits {     /* 0 anywhere: the jail's default, never "no limit" */
     uint64_t wall_ns;
     uint64_t cpu_ns;        /* CPU seconds of the whole tree */
@@ -44,6 +57,7 @@ struct sandbox_limits {     /* 0 anywhere: the jail's default, never "no limit" 
     uint32_t disk_inodes;
     uint32_t pids;          /* tasks (threads) at once */
     uint32_t cpu_percent;   /* 100 = one core */
+    enum sandbox_network network;
 };
 
 /*
@@ -139,6 +153,11 @@ typedef void (*sandbox_done_cb)(void *arg, int rc, struct sandbox_result *r, con
 MUST_CHECK int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec,
                                const struct sandbox_limits *limits, sandbox_acquired_cb cb, void *arg,
                                struct err *err);
+/*
+ * With SANDBOX_NET_PROXY: a listening TCP socket, to be given to an HTTP proxy that accepts from it. Borrowed until
+ * sandbox_close(). It is foreign code that connects, as often as it likes. -1 for other networks.
+ */
+int sandbox_proxy_fd(const struct sandbox *s);
 MUST_CHECK int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd,
                            sandbox_done_cb cb, void *arg, struct err *err);
 /* End a run early; its callback comes with SANDBOX_END_KILLED. Harmless when none is running. */

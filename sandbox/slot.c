@@ -91,14 +91,14 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     int rc = cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    if (nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+    if (nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
         return 0;
     }
-    if (which & GRANT_FD_ROOT)
-        drop_crew(s);                               /* the launcher ends it: it was made for the other root */
+    if ((which & GRANT_FD_ROOT) || limits->network == SANDBOX_NET_NONE)
+        drop_crew(s);                               /* the launcher ends it: it was made for the other root, or network */
     struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
@@ -420,13 +420,17 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
     case NOTE_ACQUIRED:
         if (s->state != SLOT_ACQUIRING)
             return 0;
+        if (n->rc == 0 && nfds != (s->limits.network == SANDBOX_NET_PROXY))
+            break;
         if (n->rc < 0) {
             fail(j, s, n, GRANT_ACQUIRED);
             slot_scrub(j, s);
         } else {
             s->state = SLOT_HELD;
             s->deadline_ns = 0;
-            answer(j, s, GRANT_ACQUIRED, 0, NULL);
+            struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = s->kit.slot, .generation = s->generation,
+                                      .fds = nfds > 0 ? GRANT_HAS_PROXY : 0 };
+            jail_answer(j, &a, fds, nfds);
         }
         return 0;
     case NOTE_CREW:

@@ -168,6 +168,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     (void)s, (void)limits;
     return refuse(BAD_CGROUP, err);
 }
+bool cgroup_settle(struct cgroup_slot *s) { return s->host->version != 2 && !(broken & BAD_CGROUP); }
 void cgroup_peak_reset(struct cgroup_slot *s) { (void)s; }
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
 {
