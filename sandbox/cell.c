@@ -179,10 +179,11 @@ static int prepare(void)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, int command, int null_errno, struct err *err)
+static int run(const struct cell_order *o, const int *fds, int null_errno, struct err *err)
 {
     struct stat st;
     uint32_t argc;
+    const int command = fds[0];
     if (fstat(command, &st) < 0 || (size_t)st.st_size <= sizeof argc)
         return err_set(err, ERR_BAD_INPUT, "command: empty");
     size_t size = (size_t)st.st_size;
@@ -204,8 +205,12 @@ static int run(const struct cell_order *o, int command, int null_errno, struct e
         return err_set(err, ERR_LIMIT, "command: out of memory");
     given_limits(o);
     errno = null_errno;
-    if (null_errno != 0)
-        unable("/dev/null", 126);
+    if (o->fds & CELL_IN)
+        errno = dup2(*++fds, 0) < 0 ? errno : 0;
+    if (errno != 0)
+        unable("standard input", 126);
+    if ((o->fds & CELL_ERR) && dup2(*++fds, 2) < 0)
+        unable("standard error", 126);
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, 126);
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
@@ -244,8 +249,8 @@ void cell_agent(const struct kit *kit, int sock, int out)
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
         } else if (o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
-        } else if (o.kind == CELL_RUN && nfds == 1) {
-            done = run(&o, fds[0], null_errno, &err);
+        } else if (o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(o.fds)) {
+            done = run(&o, fds, null_errno, &err);
         } else {
             _exit(1);
         }

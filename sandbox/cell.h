@@ -17,10 +17,9 @@ enum cell_kind {
     CELL_EDITS = 1,         /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
-    CELL_RUN,               /* fd: command memfd */
+    CELL_RUN,               /* fds: command memfd, and what its `fds` say */
 };
 
-struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
 /* Never return. Each answers once when it is ready. The reaper gets a pidfd of the agent after that, and ends when it ends.

@@ -311,7 +311,22 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err->code;
     struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND,
                                .option = cmd->measure ? GRANT_RUN_MEASURE : 0 };
-    int rc = send_request(s->client, &r, (int[]){ fd }, 1, err);
+    int fds[4] = { fd }, n = 1;
+    if (cmd->streams != NULL) {
+        const int given[3] = { cmd->streams->in, cmd->streams->out, cmd->streams->err };
+        if (given[2] >= 0 && !cmd->streams->apart)
+            return err_set(err, ERR_USAGE, "standard error has a stream of its own only when kept apart");
+        r.option |= cmd->streams->apart ? GRANT_RUN_APART : 0;
+        for (int i = 0; i < 3; i++)
+            if (given[i] >= 0) {
+                if (!grant_stream_fits(given[i], i == 0))
+                    return err_set(err, ERR_USAGE, "descriptor %d: want a pipe or stream socket%s to %s", given[i],
+                                   i == 0 ? ", or a file," : "", i == 0 ? "read" : "write");
+                r.fds |= GRANT_FD_IN << i;
+                fds[n++] = given[i];
+            }
+    }
+    int rc = send_request(s->client, &r, fds, n, err);
     if (rc == 0) {
         s->running = true;
         s->done = cb;
@@ -420,7 +435,7 @@ static void done(struct sandbox_client *c, const struct grant_answer *a, int *fd
         return;                                     /* closed meanwhile */
     s->running = false;
     struct sandbox_result r = a->result;
-    r.output_fd = r.report_fd = -1;
+    r.output_fd = r.report_fd = r.error_fd = -1;
     int next = 0;
     if (a->rc == 0 && (a->fds & GRANT_HAS_OUTPUT) && next < nfds) {
         r.output_fd = fds[next];
@@ -428,6 +443,10 @@ static void done(struct sandbox_client *c, const struct grant_answer *a, int *fd
     }
     if (a->rc == 0 && (a->fds & GRANT_HAS_REPORT) && next < nfds) {
         r.report_fd = fds[next];
+        fds[next++] = -1;
+    }
+    if (a->rc == 0 && (a->fds & GRANT_HAS_ERROR) && next < nfds) {
+        r.error_fd = fds[next];
         fds[next++] = -1;
     }
     s->done(s->done_arg, a->rc, a->rc == 0 ? &r : NULL, a->rc < 0 ? why : NULL);

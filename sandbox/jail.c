@@ -259,11 +259,23 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     return 0;
 }
 
+static int stream_good(int fd, bool input, struct err *err)
+{
+    return grant_stream_fits(fd, input) ? 0 : err_set(err, ERR_PROTOCOL, "descriptor is no stream to %s", input ? "read" : "write");
+}
+
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err);
+    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err), next = 1;
+    if (rc == 0 && (r->fds & GRANT_FD_IN))
+        rc = stream_good(fds[next++], true, err);
+    for (uint32_t bit = GRANT_FD_OUT; rc == 0 && bit <= GRANT_FD_ERR; bit <<= 1)
+        if (r->fds & bit)
+            rc = stream_good(fds[next++], false, err);
+    if (rc == 0 && (r->fds & GRANT_FD_ERR) && !(r->option & GRANT_RUN_APART))
+        rc = err_set(err, ERR_PROTOCOL, "standard error is given and not apart");
     if (rc == 0)
-        slot_run(j, s, r->option, fds[0]);
+        slot_run(j, s, r->option, r->fds, fds);
     return rc;
 }
 
@@ -287,7 +299,8 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND, GRANT_RUN_MEASURE },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND,
+                        GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
     [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
 };
@@ -460,7 +473,7 @@ static int open_all(struct jail *j, struct err *err)
         if (ring == MAP_FAILED)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
-                            .report_fd = -1, .owner_ns = -1, .kit = {
+                            .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
             .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);

@@ -6,6 +6,7 @@
  *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
  *   ORDER_CREW: for the next run
+ *   ORDER_RUN: a command with streams goes to the agent through here, and its bytes (relay.h)
  *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
  * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
@@ -19,6 +20,7 @@
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
+#include "sandbox/relay.h"
 #include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +28,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -45,9 +48,14 @@ struct launcher {
     pid_t reaper, agent;            /* 0: none */
     int reaper_fd, agent_fd;        /* pidfds */
     int sock;                       /* to the agent */
-    int output;                     /* read end of its output; -1: all have closed it */
+    uint32_t crew;                  /* number of the crew */
+    int output[2];                  /* read ends of its output, and of standard error if apart; -1: all have closed it */
+    struct ring *rings[2];          /* where that is kept; the second only with standard error apart */
     bool over;                      /* more output than allowed: killed for it */
 };
+
+static struct relay relays[3];      /* output and errors of a run to the caller, input to the run */
+enum { RELAY_IN = 2 };
 
 static int await_answer(int sock, struct err *err)
 {
@@ -87,10 +95,11 @@ static void crew_end(struct launcher *l, int *out_status)
     }
     if (l->sock >= 0)
         close(l->sock);
-    if (l->output >= 0)
-        close(l->output);
+    for (int i = 0; i < 2; i++)
+        if (l->output[i] >= 0)
+            close(l->output[i]);
     l->reaper = l->agent = 0;
-    l->sock = l->output = -1;
+    l->sock = l->output[0] = l->output[1] = -1;
     if (out_status != NULL)
         *out_status = status;
 }
@@ -113,6 +122,18 @@ static void close_both(const int pair[2])
     close(pair[1]);
 }
 
+/* A pipe of the command's, whose `ours` end is ours. It can be opened again through /dev/stdout, whose owner is asked. */
+static int stream_pipe(const struct launcher *l, int pipe[2], int ours, struct err *err)
+{
+    if (pipe2(pipe, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "pipe");
+    if (fchown(pipe[1], l->kit->uid, l->kit->uid) == 0 && fcntl(pipe[ours], F_SETFL, O_NONBLOCK) == 0)
+        return 0;
+    err_sys(err, ERR_SYS, "pipe");
+    close_both(pipe);
+    return err->code;
+}
+
 static int crew_start(struct launcher *l, struct err *err)
 {
     int pair[2], first[2], pipe[2];
@@ -127,12 +148,8 @@ static int crew_start(struct launcher *l, struct err *err)
         close_both(first);
         return err_sys(err, ERR_SYS, "socket");
     }
-    /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
-    int rc = pipe2(pipe, O_CLOEXEC);
-    if (rc < 0 || fchown(pipe[1], l->kit->uid, l->kit->uid) < 0 || fcntl(pipe[0], F_SETFL, O_NONBLOCK) < 0) {
-        err_sys(err, ERR_SYS, "output pipe");
-        if (rc == 0)
-            close_both(pipe);
+    int rc = stream_pipe(l, pipe, 0, err);
+    if (rc < 0) {
         close_both(first);
         close_both(pair);
         return err->code;
@@ -154,7 +171,8 @@ static int crew_start(struct launcher *l, struct err *err)
     close(pair[1]);
     close(pipe[1]);
     l->sock = pair[0];
-    l->output = pipe[0];
+    l->output[0] = pipe[0];
+    l->crew++;
     if (rc == 0)
         rc = await_answer(first[0], err);
     if (rc == 0)
@@ -163,7 +181,7 @@ static int crew_start(struct launcher *l, struct err *err)
         rc = await_answer(l->sock, err);
     close(first[0]);
     l->world.proc_mounted = true;
-    struct note crew = { .kind = NOTE_CREW };
+    struct note crew = { .kind = NOTE_CREW, .crew = l->crew };
     if (rc < 0)
         crew_end(l, NULL);
     else
@@ -214,17 +232,109 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
     return rc;
 }
 
-/* Some output of the command, or its end. */
-static void output(struct launcher *l)
+static void streams_end(struct launcher *l)
 {
-    if (!ring_take(l->kit->ring, l->output)) {
-        close(l->output);                       /* everyone closed it: the end comes by the pidfd */
-        l->output = -1;
+    for (int i = 0; i < 3; i++)
+        relay_close(&relays[i]);
+    if (l->rings[1] != NULL)
+        munmap(l->rings[1], sizeof(struct ring));
+    l->rings[1] = NULL;
+}
+
+/* Pipes for a command with streams, and the order to the agent to become it. `fds` stay the caller's. */
+static int streams_start(struct launcher *l, const struct order *o, const int *fds, struct err *err)
+{
+    struct cell_order c = o->cell;
+    int given[3] = { fds[0] }, n = 1, next = 1, in[2] = { -1, -1 }, errors[2] = { -1, -1 }, rc = 0;
+    int mine[3] = { -1, -1, -1 };               /* the caller's ends: in, out, err */
+    for (int i = 0; i < 3; i++)
+        if ((o->fds & (GRANT_FD_IN << i)) && (mine[i] = fcntl(fds[next++], F_DUPFD_CLOEXEC, 0)) < 0)
+            rc = err_sys(err, ERR_SYS, "streams");
+    streams_end(l);
+    if (rc == 0 && o->apart) {
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, fds[next], 0);
+        l->rings[1] = ring == MAP_FAILED ? NULL : ring;
+        rc = ring == MAP_FAILED ? err_sys(err, ERR_SYS, "errors") : stream_pipe(l, errors, 0, err);
     }
-    if (!l->over && l->kit->ring->total > l->kit->ring->max) {
+    if (rc == 0 && mine[0] >= 0)
+        rc = stream_pipe(l, in, 1, err);
+    if (rc == 0) {
+        if (in[0] >= 0)
+            given[n++] = in[0];
+        if (errors[1] >= 0)
+            given[n++] = errors[1];
+        c.fds = (in[0] >= 0 ? CELL_IN : 0u) | (errors[1] >= 0 ? CELL_ERR : 0u);
+        rc = frame_send(l->sock, &c, sizeof c, given, n, err);
+        if (rc == ERR_LOST)
+            rc = 0;                             /* the agent is dead: its end tells more */
+    }
+    if (in[0] >= 0)
+        close(in[0]);
+    if (errors[1] >= 0)
+        close(errors[1]);
+    l->output[1] = errors[0];
+    if (mine[0] >= 0 && in[1] >= 0)
+        relay_open(&relays[RELAY_IN], mine[0], in[1]);
+    else if (mine[0] >= 0)
+        close(mine[0]);
+    for (int i = 0; i < 2; i++)
+        if (mine[i + 1] >= 0)
+            relay_open(&relays[i], -1, mine[i + 1]);
+    return rc;
+}
+
+static uint64_t allowed(const struct launcher *l)
+{
+    const struct ring *out = l->rings[0], *errors = l->rings[1];
+    uint64_t so_far = out->total + (errors != NULL ? errors->total : 0);
+    return so_far < out->max ? out->max - so_far : 0;
+}
+
+static uint8_t chunk[RELAY_BYTES];
+
+/* Some output of the command, or its end. */
+static void output(struct launcher *l, int i)
+{
+    struct relay *r = &relays[i];
+    bool relayed = r->live && r->to >= 0;
+    ssize_t n = ring_take(l->rings[i], l->output[i], allowed(l), relayed ? r->bytes : chunk, sizeof chunk);
+    if (n < 0) {
+        close(l->output[i]);                    /* everyone closed it: the end comes by the pidfd */
+        l->output[i] = -1;
+    } else if (relayed) {
+        r->at = 0;
+        r->len = (size_t)n;
+    }
+    if (!l->over && l->rings[i]->over) {
         l->over = true;
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
     }
+}
+
+/* A pipe with what is in `from`, which keeps it. */
+static int pipe_copy(int from)
+{
+    int pipe[2], size = fcntl(from, F_GETPIPE_SZ);
+    if (size < 0 || pipe2(pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -1;
+    bool copied = fcntl(pipe[1], F_SETPIPE_SZ, size) >= 0 && (tee(from, pipe[1], (size_t)size, SPLICE_F_NONBLOCK) >= 0 || errno == EAGAIN);
+    close(pipe[1]);
+    if (copied)
+        return pipe[0];
+    close(pipe[0]);
+    return -1;
+}
+
+/* All writers are dead: keep what is left in the pipe (owned), and let the reader of the stream have it at his pace. */
+static void drain(struct launcher *l, int i, int pipe)
+{
+    struct relay *r = &relays[i];
+    own_fd rest = pipe, copy = rest >= 0 && r->live && r->to >= 0 && !l->over ? pipe_copy(rest) : -1;
+    uint64_t kept = 0;
+    for (ssize_t n = 1; rest >= 0 && n > 0; kept += n > 0 ? (uint64_t)n : 0)
+        n = ring_take(l->rings[i], copy >= 0 ? copy : rest, allowed(l), chunk, sizeof chunk);
+    if (r->live)
+        relay_finish(r, copy >= 0 ? give_fd(&rest) : -1, kept);
 }
 
 /* The agent is dead, as the command or before it became that. */
@@ -249,12 +359,15 @@ static void ended(struct launcher *l)
         while (poll(&reaper, 1, COUNT_MS_MAX) < 0 && errno == EINTR)
             ;
     }
-    own_fd rest = l->output;
-    l->output = -1;
+    const int rest[2] = { l->output[0], l->output[1] };
+    l->output[0] = l->output[1] = -1;
     crew_end(l, &n.status);
-    for (bool more = rest >= 0; more; ) {
-        uint64_t was = l->kit->ring->total;
-        more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
+    drain(l, 0, rest[0]);
+    relay_close(&relays[RELAY_IN]);
+    if (l->rings[1] != NULL) {
+        drain(l, 1, rest[1]);
+        munmap(l->rings[1], sizeof(struct ring));
+        l->rings[1] = NULL;
     }
     struct stat st;
     const struct part *report = &l->world.parts[WORLD_REPORT];
@@ -268,6 +381,7 @@ static bool reset(struct launcher *l)
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
     crew_end(l, NULL);
+    streams_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
     int rc = crew_start(l, &err);
@@ -295,6 +409,15 @@ static bool obey(struct launcher *l)
             return true;                        /* NOTE_CREW is told */
     } else if (o.kind == ORDER_RESET && nfds == 0) {
         return reset(l);
+    } else if (o.kind == ORDER_RUN && nfds == 1 + __builtin_popcount(o.fds) + (int)o.apart) {
+        n.kind = NOTE_ENDED;
+        done = l->agent > 0 && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;     /* another crew: it was killed before */
+        for (int i = 0; done == 0 && i < nfds; i++)
+            close(fds[i]);
+        if (done == 0)
+            return true;                        /* its end is told */
+        crew_end(l, NULL);
+        streams_end(l);
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;
@@ -310,9 +433,15 @@ static bool obey(struct launcher *l)
     return true;
 }
 
+static bool relays_idle(void)
+{
+    return relays[0].to < 0 && relays[1].to < 0 && relays[RELAY_IN].to < 0;
+}
+
 void launcher_main(const struct kit *kit, struct net *net, int proc)
 {
-    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
+    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = { -1, -1 },
+                          .rings = { kit->ring } };
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
@@ -330,17 +459,28 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
         rc = crew_start(&l, &err);
     struct note ready = { .kind = NOTE_READY };
     tell(&l, &ready, rc, &err, NULL, 0);
+    for (int i = 0; i < 3; i++)
+        relays[i].from = relays[i].to = -1;
     while (rc == 0) {
-        struct pollfd p[3] = {
+        struct pollfd p[7] = {
             { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
-            { .fd = l.over ? -1 : l.output, .events = POLLIN },
         };
-        if (poll(p, 3, -1) < 0 && errno != EINTR)
+        for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
+            p[2 + i] = (struct pollfd){ .fd = l.over || (relays[i].live && relays[i].at < relays[i].len) ? -1 : l.output[i],
+                                        .events = POLLIN };
+        for (int i = 0; i < 3; i++)
+            p[4 + i] = relay_poll(&relays[i]);
+        if (poll(p, l.output[1] < 0 && relays_idle() ? 3 : 7, -1) < 0 && errno != EINTR)
             break;
+        for (int i = 0; i < 3; i++)
+            if (p[4 + i].revents != 0)
+                relay_step(&relays[i]);
         if (p[1].revents != 0)
             ended(&l);
         else if (p[2].revents != 0)
-            output(&l);
+            output(&l, 0);
+        else if (p[3].revents != 0)
+            output(&l, 1);
         else if (p[0].revents != 0 && !obey(&l))
             break;
     }

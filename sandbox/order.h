@@ -16,6 +16,7 @@ enum order_kind {
     ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
+    ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
     ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
 };
 
@@ -29,28 +30,41 @@ enum note_kind {
     NOTE_COLLECTED,         /* launcher: rc */
 };
 
+enum { CELL_IN = 1, CELL_ERR = 2 };         /* bits of cell_order.fds */
+
+/* To the agent. */
+struct cell_order {
+    uint32_t kind, fds;                     /* enum cell_kind; run: descriptors that follow the command */
+    uint64_t file_bytes, memory_bytes, cpu_s;   /* 0: no such rlimit */
+    uint32_t pids;
+};
+
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
-    struct sandbox_limits limits;
+    uint32_t apart, crew;       /* run: standard error is apart; the crew it is for */
+    struct sandbox_limits limits;   /* acquire */
+    struct cell_order cell;     /* run: the order to the agent */
 };
 
 struct note {
     uint32_t kind;
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
+    uint32_t crew;              /* crew: its number */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     char msg[ERR_MSG_SIZE];
 };
 
 /* Output of the current run, and what its reaper counted; shared by the jail (reads after the end) and the launcher and
- * reaper (write). The jail sets the first four before the run. */
+ * reaper (write). The jail sets all numbers before the run. With standard error apart that has a ring of its own. */
 struct ring {
     uint32_t measure;           /* the reaper is to count */
     uint32_t tasks;             /* last number given in the run's pid namespace; 0: not counted */
-    uint64_t max;               /* beyond it the run ends; the byte that is too many is counted and not kept */
-    uint64_t total;             /* bytes printed so far */
+    uint32_t over;              /* a byte came that was too many */
+    uint64_t max;               /* so many may be printed, on all streams of the run; one more ends it */
+    uint64_t total;             /* so many were */
     uint8_t  head[SANDBOX_OUTPUT_KEEP];
     uint8_t  tail[SANDBOX_OUTPUT_KEEP];     /* byte n >= KEEP of the output lies at (n - KEEP) % KEEP */
 };

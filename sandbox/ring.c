@@ -7,18 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
-bool ring_take(struct ring *ring, int pipe_fd)
+ssize_t ring_take(struct ring *ring, int fd, uint64_t allowed, uint8_t *chunk, size_t size)
 {
-    static uint8_t chunk[65536];
-    if (ring->total > ring->max)
-        return true;                            /* enough is known */
-    uint64_t allowed = ring->max - ring->total;
-    ssize_t n = read(pipe_fd, chunk, allowed < sizeof chunk ? (size_t)allowed + 1 : sizeof chunk);
+    if (ring->over)
+        return 0;
+    ssize_t n = read(fd, chunk, allowed < size ? (size_t)allowed + 1 : size);
     if (n <= 0)
-        return n < 0 && (errno == EINTR || errno == EAGAIN);
+        return n < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
     const uint8_t *p = chunk;
-    size_t left = (uint64_t)n <= allowed ? (size_t)n : (size_t)allowed;
-    const bool over = (uint64_t)n > allowed;
+    ring->over = (uint64_t)n > allowed;
+    const size_t kept = (size_t)n - ring->over;
+    size_t left = kept;
     if (ring->total < SANDBOX_OUTPUT_KEEP) {
         size_t room = (size_t)(SANDBOX_OUTPUT_KEEP - ring->total), k = left < room ? left : room;
         memcpy(ring->head + ring->total, p, k);
@@ -34,15 +33,14 @@ bool ring_take(struct ring *ring, int pipe_fd)
         p += k;
         left -= k;
     }
-    ring->total += over;
-    return true;
+    return (ssize_t)kept;
 }
 
 int ring_memfd(const struct ring *r, struct err *err)
 {
     static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
     static int nothing = -1;                    /* one for all: sealed and empty, it can carry nothing from one to another */
-    uint64_t total = r->total < r->max ? r->total : r->max;
+    uint64_t total = r->total;
     if (total == 0 && nothing < 0)
         nothing = frame_memfd("output", "", 0, err);
     if (total == 0) {

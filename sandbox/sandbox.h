@@ -119,17 +119,39 @@ struct sandbox_result {
     uint32_t oom_kills;         /* processes killed for memory */
     uint32_t pids_refused;      /* tasks not made for the pids limit */
     uint64_t wall_ns, cpu_ns, memory_bytes_peak;
-    uint64_t output_bytes;      /* how much was printed in all; at the output limit that and the one byte too many */
+    uint64_t output_bytes;      /* how much was printed in all, on both streams; at the output limit that and the one byte too many */
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
+    int      error_fd;          /* with streams.apart: the same of standard error, which output_fd lacks; else -1 */
     uint8_t  enforced_by[SANDBOX_LIMIT_COUNT];  /* enum sandbox_enforcer by enum sandbox_limit */
     struct sandbox_usage usage;
+};
+
+/*
+ * The streams of a running command. Descriptors are borrowed for the call of sandbox_run() (the jail gets its own) and of
+ * these kinds: input from a pipe, a stream socket or a file; output to a pipe or a stream socket. The command itself never
+ * holds one of them: it has pipes of its own, and the sandbox copies.
+ *
+ * Output comes in order and whole, as long as the output limit lasts. A reader that is slow makes the command wait, and
+ * nobody else; one that closes is left alone, and the command goes on. The result keeps head and tail either way. Time
+ * spent waiting is the command's. Its end may be told before its last output is read: the stream ends when the reader has
+ * had all, or when the next command with streams starts or the sandbox is closed.
+ *
+ * Standard error goes with standard output, in the order of writing, as on a terminal. With `apart`, as tools for agents want
+ * it, each has a pipe, a stream and a record of its own, and the order between the two is lost; the output limit is on both.
+ */
+struct sandbox_streams {
+    int in;                     /* read to its end, ahead of the command; -1: the command's input is /dev/null */
+    int out;                    /* -1: output is only in the result */
+    int err;                    /* -1, or with `apart`: the same for standard error */
+    bool apart;
 };
 
 struct sandbox_command {
     const char *shell;          /* run by /bin/sh -c, or NULL; borrowed */
     const char *const *argv;    /* without a shell, where that is NULL: argv[0] a path; NULL-terminated, borrowed */
     const char *const *env;     /* NULL-terminated NAME=value list added to the fixed environment */
+    const struct sandbox_streams *streams;  /* NULL: none; borrowed */
     bool measure;               /* fill sandbox_result.usage, which costs the end of the run some 100 us */
 };
 

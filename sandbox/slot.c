@@ -29,11 +29,26 @@ static void drop_fd(int *fd)
     *fd = -1;
 }
 
+static void drop_command(struct slot *s)
+{
+    drop_fd(&s->command);
+    for (int i = 0; i < 3; i++)
+        drop_fd(&s->streams[i]);
+    drop_fd(&s->errors_fd);
+}
+
 static void drop_crew(struct slot *s)
 {
     drop_fd(&s->run_fd);
     drop_fd(&s->agent);
-    drop_fd(&s->command);
+    drop_command(s);
+}
+
+static void drop_errors(struct slot *s)
+{
+    if (s->errors != NULL)
+        munmap(s->errors, sizeof *s->errors);
+    s->errors = NULL;
 }
 
 static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, const struct err *why)
@@ -115,10 +130,25 @@ static void start(struct slot *s)
         .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
     };
     struct err err;
-    s->kit.ring->total = s->kit.ring->tasks = 0;
+    s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;
     s->kit.ring->measure = s->measure;
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
+    int fds[5] = { s->command }, n = 1;
+    struct order o = { .kind = ORDER_RUN, .apart = s->errors_fd >= 0, .crew = s->crew, .cell = c };
+    for (int i = 0; i < 3; i++)
+        if (s->streams[i] >= 0) {
+            o.fds |= GRANT_FD_IN << i;
+            fds[n++] = s->streams[i];
+        }
+    if (o.fds != 0 || o.apart) {
+        if (o.apart)
+            fds[n++] = s->errors_fd;
+        order(s, &o, fds, n);
+        drop_fd(&s->agent);
+        drop_command(s);
+        return;
+    }
     /* Where the agent is dead already, the launcher tells so. */
     if (frame_send(s->agent, &c, sizeof c, &s->command, 1, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
         kill(s->keeper, SIGKILL);
@@ -126,7 +156,20 @@ static void start(struct slot *s)
     drop_fd(&s->command);
 }
 
-void slot_run(struct jail *j, struct slot *s, uint32_t option, int command)
+/* A ring whose pages are the jail's and which the launcher can map: not there in a run that does not need it. */
+static int errors_make(struct slot *s, struct err *err)
+{
+    s->errors_fd = memfd_create("errors", MFD_CLOEXEC);
+    void *ring = s->errors_fd < 0 || ftruncate(s->errors_fd, sizeof(struct ring)) < 0 ? MAP_FAILED
+               : mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->errors_fd, 0);
+    if (ring == MAP_FAILED)
+        return err_sys(err, ERR_SYS, "standard error");
+    madvise(ring, sizeof(struct ring), MADV_DONTFORK);      /* none of another slot's business */
+    s->errors = ring;
+    return 0;
+}
+
+void slot_run(struct jail *j, struct slot *s, uint32_t option, uint32_t which, const int *fds)
 {
     struct err err;
     if (s->state == SLOT_DEAD) {
@@ -134,9 +177,16 @@ void slot_run(struct jail *j, struct slot *s, uint32_t option, int command)
         answer(j, s, GRANT_DONE, ERR_LOST, &err);
         return;
     }
-    s->command = fcntl(command, F_DUPFD_CLOEXEC, 0);
-    if (s->command < 0) {
-        answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
+    int rc = (s->command = fcntl(*fds++, F_DUPFD_CLOEXEC, 0)) < 0 ? err_sys(&err, ERR_SYS, "command") : 0;
+    for (int i = 0; rc == 0 && i < 3; i++)
+        if ((which & (GRANT_FD_IN << i)) && (s->streams[i] = fcntl(*fds++, F_DUPFD_CLOEXEC, 0)) < 0)
+            rc = err_sys(&err, ERR_SYS, "streams");
+    drop_errors(s);
+    if (rc == 0 && (option & GRANT_RUN_APART))
+        rc = errors_make(s, &err);
+    if (rc < 0) {
+        drop_command(s);
+        answer(j, s, GRANT_DONE, rc, &err);
         return;
     }
     cgroup_peak_reset(&s->cgroup);
@@ -168,7 +218,7 @@ void slot_kill(struct slot *s, enum slot_reason why)
     s->state = SLOT_DRAIN;
     s->reason = why;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
-    drop_fd(&s->command);
+    drop_command(s);
     if (s->run_fd >= 0)                         /* else it is killed as soon as it is known */
         pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
@@ -193,6 +243,7 @@ static bool reset(struct slot *s)
 
 void slot_scrub(struct jail *j, struct slot *s)
 {
+    drop_errors(s);
     if (reset(s))
         return;
     s->state = SLOT_SCRUB;
@@ -237,8 +288,9 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
     bool cpu_over = s->cgroup.cpu_usage < 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
     r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
     r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    r->output_bytes = s->kit.ring->total;
-    r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (r->output_bytes > s->limits.output_bytes ? SANDBOX_HIT_OUTPUT : 0u) |
+    bool over = s->kit.ring->over || (s->errors != NULL && s->errors->over);
+    r->output_bytes = s->kit.ring->total + (s->errors != NULL ? s->errors->total : 0) + over;
+    r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (over ? SANDBOX_HIT_OUTPUT : 0u) |
                     (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) |
                     (s->end.disk_full || file_over ? SANDBOX_HIT_DISK : 0u) | (cpu_over ? SANDBOX_HIT_CPU : 0u);
     r->oom_kills = (uint32_t)be_sure(used->oom_kills, s->before.oom_kills);
@@ -307,18 +359,25 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     tell_enforcers(&s->cgroup, r->enforced_by);
     if (s->measure)
         tell_usage(s, r->cpu_ns, &r->usage);
+    const bool apart = s->errors != NULL;
     own_fd output = ring_memfd(s->kit.ring, &err);
+    own_fd errors = output >= 0 && apart ? ring_memfd(s->errors, &err) : -1;
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
     s->deadline_ns = 0;
     s->state = next;
-    if (output < 0 || (s->report_fd >= 0 && report < 0)) {
+    if (output < 0 || (apart && errors < 0) || (s->report_fd >= 0 && report < 0)) {
         answer(j, s, GRANT_DONE, err.code, &err);
     } else {
-        int fds[2] = { output, report };
-        a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u);
-        jail_answer(j, &a, fds, report >= 0 ? 2 : 1);
+        int fds[3] = { output }, n = 1;
+        if (report >= 0)
+            fds[n++] = report;
+        if (apart)
+            fds[n++] = errors;
+        a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u) | (apart ? GRANT_HAS_ERROR : 0u);
+        jail_answer(j, &a, fds, n);
     }
     drop_fd(&s->report_fd);
+    drop_errors(s);
 }
 
 static void collect(struct jail *j, struct slot *s)
@@ -440,6 +499,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         drop_fd(&s->agent);
         s->run_fd = fds[0];
         s->agent = fds[1];
+        s->crew = n->crew;
         fds[0] = fds[1] = -1;
         if (s->state == SLOT_DRAIN)
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);

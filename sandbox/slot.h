@@ -31,6 +31,10 @@ struct slot {
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
     int agent, command;             /* socket to the agent of the next run; command that waits for one; -1: none */
+    uint32_t crew;                  /* the launcher's number of that agent */
+    int streams[3];                 /* of the waiting command, in the order of GRANT_FD_IN ...; -1: none */
+    struct ring *errors;            /* of the run, with standard error apart; else NULL */
+    int errors_fd;                  /* the same for the launcher, until the run starts; -1: none */
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
@@ -54,7 +58,8 @@ MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
-void slot_run(struct jail *j, struct slot *s, uint32_t option, int command);
+/* `which`: what lies in `fds` (borrowed) beside the command, in the order of its bits. */
+void slot_run(struct jail *j, struct slot *s, uint32_t option, uint32_t which, const int *fds);
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);

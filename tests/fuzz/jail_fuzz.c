@@ -258,7 +258,7 @@ static void read_answers(struct jail *j)
             abort();
         for (int i = 0; i < nfds; i++) {
             struct stat st;
-            if (fstat(fds[i], &st) < 0 || (i == 0 && (uint64_t)st.st_size > 2 * SANDBOX_OUTPUT_KEEP + 128))
+            if (fstat(fds[i], &st) < 0 || (i == 0 && a.kind == GRANT_DONE && (uint64_t)st.st_size > 2 * SANDBOX_OUTPUT_KEEP + 128))
                 abort();
             close(fds[i]);
         }
@@ -301,7 +301,7 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
-        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds != 1)
+        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds < 1 || nfds > 4)
             abort();
         pending[r->slot].runs++;
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
@@ -323,7 +323,7 @@ static void play(struct jail *j, struct input *in)
     switch (what % 8) {
     case 0:
     case 1: {                                               /* a request that is nearly right */
-        uint32_t kind = byte(in), mask = kind >> 4;
+        uint32_t kind = byte(in), mask = kind >> 4 | (what & 16 ? byte(in) << 4 : 0);
         struct grant_request r = { .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
                                    .fds = mask, .option = what >> 5 };
         if (what & 8)
@@ -412,7 +412,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
         slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
-                                  .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
+                                  .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = { .slot = i, .ring = &rings[i] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
         rings[i].total = 0;
@@ -436,9 +436,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (slots[i].sock >= 0)
             abort();
         cgroup_slot_drop(&slots[i].cgroup);
-        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd };
+        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd,
+                       &slots[i].streams[0], &slots[i].streams[1], &slots[i].streams[2], &slots[i].errors_fd };
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
             drop_fd(own[k]);
+        drop_errors(&slots[i]);
     }
     for (int i = 0; i < keepers; i++)
         if (theirs[i] >= 0)

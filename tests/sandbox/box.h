@@ -23,8 +23,8 @@ struct outcome {
     struct sandbox *sandbox;            /* of an acquire */
     struct sandbox_result result;       /* of a run; descriptors are read and closed */
     char *output;                       /* malloc'ed, NUL-terminated */
-    char *report;
-    size_t output_len, report_len;
+    char *report, *errors;
+    size_t output_len, report_len, errors_len;
     struct err err;
 };
 
@@ -123,6 +123,7 @@ static inline void box_done(void *arg, int rc, struct sandbox_result *r, const s
         o->result = *r;
         o->output = box_slurp(r->output_fd, &o->output_len);
         o->report = box_slurp(r->report_fd, &o->report_len);
+        o->errors = box_slurp(r->error_fd, &o->errors_len);
     }
 }
 
@@ -130,6 +131,7 @@ static inline void outcome_done(struct outcome *o)
 {
     free(o->output);
     free(o->report);
+    free(o->errors);
     *o = (struct outcome){ 0 };
 }
 
