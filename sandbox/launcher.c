@@ -17,6 +17,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/cell.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
@@ -74,19 +75,26 @@ static int await_answer(int sock, struct err *err)
     return a.rc;
 }
 
-/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
-static void crew_end(struct launcher *l, int *out_status)
+/* The wait status of the agent, which is dead or dying. */
+static int agent_reap(struct launcher *l)
 {
     int status = 0;
+    while (waitpid(l->agent, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(l->agent_fd);
+    l->agent = 0;
+    return status;
+}
+
+/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
+static void crew_end(struct launcher *l)
+{
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-    if (l->agent > 0) {
-        if (l->reaper <= 0)
-            pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
-        while (waitpid(l->agent, &status, 0) < 0 && errno == EINTR)
-            ;
-        close(l->agent_fd);
-    }
+    else if (l->agent > 0)
+        pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
+    if (l->agent > 0)
+        agent_reap(l);
     if (l->reaper > 0) {
         /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
         for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
@@ -98,10 +106,8 @@ static void crew_end(struct launcher *l, int *out_status)
     for (int i = 0; i < 2; i++)
         if (l->output[i] >= 0)
             close(l->output[i]);
-    l->reaper = l->agent = 0;
+    l->reaper = 0;
     l->sock = l->output[0] = l->output[1] = -1;
-    if (out_status != NULL)
-        *out_status = status;
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -183,7 +189,7 @@ static int crew_start(struct launcher *l, struct err *err)
     l->world.proc_mounted = true;
     struct note crew = { .kind = NOTE_CREW, .crew = l->crew };
     if (rc < 0)
-        crew_end(l, NULL);
+        crew_end(l);
     else
         tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, 2);
     return rc;
@@ -205,7 +211,7 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
     if (root >= 0 || l->limits.network == SANDBOX_NET_NONE)
-        crew_end(l, NULL);                  /* made for the other root, or network */
+        crew_end(l);                  /* made for the other root, or network */
     if (l->limits.network == SANDBOX_NET_NONE)
         rc = net_none(l->net, err);
     if (l->limits.network == SANDBOX_NET_PROXY)
@@ -361,7 +367,10 @@ static void ended(struct launcher *l)
     }
     const int rest[2] = { l->output[0], l->output[1] };
     l->output[0] = l->output[1] = -1;
-    crew_end(l, &n.status);
+    n.status = agent_reap(l);
+    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
+    if (!cgroup_only_ours(l->kit->pids_now))
+        crew_end(l);
     drain(l, 0, rest[0]);
     relay_close(&relays[RELAY_IN]);
     if (l->rings[1] != NULL) {
@@ -373,6 +382,7 @@ static void ended(struct launcher *l)
     const struct part *report = &l->world.parts[WORLD_REPORT];
     n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
     tell(l, &n, rc, &err, NULL, 0);
+    crew_end(l);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -380,7 +390,7 @@ static bool reset(struct launcher *l)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    crew_end(l, NULL);
+    crew_end(l);
     streams_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
@@ -416,7 +426,7 @@ static bool obey(struct launcher *l)
             close(fds[i]);
         if (done == 0)
             return true;                        /* its end is told */
-        crew_end(l, NULL);
+        crew_end(l);
         streams_end(l);
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
