@@ -539,6 +539,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         if (cgroup_limit(&s->cgroup, &s->limits, err) < 0)
             err->code = 0;                      /* pages of the report are charged still: a little more for the next run */
+        mark(s);                                /* the agent that read it is the next run's */
         return 0;
     }
     return err_set(err, ERR_PROTOCOL, "slot %u: note %u", s->kit.slot, n->kind);

@@ -239,6 +239,30 @@ static void usage_is_told_when_asked_for(void **state)
     outcome_done(&o);
 }
 
+/* What one run used is not the next one's, whatever lies between them. */
+static void figures_are_of_one_run(void **state)
+{
+    (void)state;
+    static const char spin[] = "python3 -c '\nimport time\nx = bytearray(60 << 20)\ne = time.process_time() + 0.5\n"
+                               "while time.process_time() < e: pass'; %s";
+    static const char *const then[] = { "true", "echo r >/assay/report/r", "sleep 5 &" };
+    for (size_t i = 0; i < sizeof then / sizeof then[0]; i++) {
+        char text[256];
+        struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
+        snprintf(text, sizeof text, spin, then[i]);
+        struct outcome first = box_run(client, s, text), next = box_run(client, s, "true");
+        if (box_grouped(&first.result)) {
+            assert_true(first.result.cpu_ns > NS_PER_S / 2);
+            if (next.result.cpu_ns > first.result.cpu_ns / 2 || next.result.memory_bytes_peak > first.result.memory_bytes_peak / 2)
+                fail_msg("after `%s`: %llu us and %llu KiB", then[i], (unsigned long long)next.result.cpu_ns / 1000,
+                         (unsigned long long)next.result.memory_bytes_peak >> 10);
+        }
+        outcome_done(&first);
+        outcome_done(&next);
+        sandbox_close(s);
+    }
+}
+
 /* How much this process has read from block devices. */
 static uint64_t own_reads(void)
 {
@@ -302,7 +326,8 @@ int main(void)
         cmocka_unit_test(memory_to_the_page_group), cmocka_unit_test(cpu_limit_within_two_percent),
         cmocka_unit_test(wall_limit_as_late_as_a_bare_kill), cmocka_unit_test(output_to_the_byte),
         cmocka_unit_test(refusals_are_no_ends), cmocka_unit_test(enforcers_are_named),
-        cmocka_unit_test(usage_is_told_when_asked_for), cmocka_unit_test(block_reads_are_told_or_said_absent),
+        cmocka_unit_test(usage_is_told_when_asked_for), cmocka_unit_test(figures_are_of_one_run),
+        cmocka_unit_test(block_reads_are_told_or_said_absent),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
