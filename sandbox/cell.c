@@ -249,6 +249,14 @@ void cell_agent(const struct kit *kit, int sock, int out)
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
         } else if (o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
+        } else if (o.kind == CELL_READ && nfds == 2) {
+            done = files_read(fds[0], fds[1], &err);
+        } else if (o.kind == CELL_LIST && nfds == 2) {
+            done = files_list(fds[0], fds[1], &err);
+        } else if (o.kind == CELL_WRITE && nfds == 2) {
+            done = files_write(fds[0], fds[1], (mode_t)o.mode, &err);
+        } else if (o.kind == CELL_DIFF && (nfds == 1 || nfds == 2)) {
+            done = diff_tree(nfds == 2 ? fds[1] : -1, fds[0], &err);
         } else if (o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(o.fds)) {
             done = run(&o, fds, null_errno, &err);
         } else {

@@ -38,6 +38,8 @@ struct sandbox {
     int proxy;                              /* -1: none */
     sandbox_done_cb done;
     void *done_arg;
+    sandbox_file_cb filed;                  /* NULL: nothing asked */
+    void *filed_arg;
 };
 
 struct waiting {                            /* an acquire: not sent yet, or not answered yet */
@@ -273,8 +275,8 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
 {
     if (s->lost || s->client == NULL)
         return err_set(err, ERR_LOST, "the jail is gone");
-    if (s->running)
-        return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
+    if (s->running || s->filed != NULL)
+        return err_set(err, ERR_USAGE, "a sandbox does one thing at a time");
     const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
     const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
     if (argv == NULL || argv[0] == NULL)
@@ -333,6 +335,65 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         s->done_arg = arg;
     }
     return rc;
+}
+
+static int ask_file(struct sandbox *s, struct grant_request r, const char *path, int other, sandbox_file_cb cb, void *arg,
+                    struct err *err)
+{
+    if (s->lost || s->client == NULL)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (s->running || s->filed != NULL)
+        return err_set(err, ERR_USAGE, "a sandbox does one thing at a time");
+    if (path != NULL && (*path == '\0' || strlen(path) >= GRANT_PATH_MAX))
+        return err_set(err, ERR_BAD_INPUT, "path: want 1 to %d bytes", GRANT_PATH_MAX - 1);
+    own_fd text = path == NULL ? -1 : frame_memfd("path", path, strlen(path) + 1, err);
+    if (path != NULL && text < 0)
+        return err->code;
+    int fds[2], n = 0;
+    if (path != NULL)
+        fds[n++] = text;
+    if (other >= 0)
+        fds[n++] = other;
+    r.slot = s->slot;
+    r.generation = s->generation;
+    int rc = send_request(s->client, &r, fds, n, err);
+    if (rc == 0) {
+        s->filed = cb;
+        s->filed_arg = arg;
+    }
+    return rc;
+}
+
+int sandbox_read_file(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    return ask_file(s, (struct grant_request){ .kind = GRANT_READ, .fds = GRANT_FD_PATH }, path, -1, cb, arg, err);
+}
+
+int sandbox_list(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    return ask_file(s, (struct grant_request){ .kind = GRANT_LIST, .fds = GRANT_FD_PATH }, path, -1, cb, arg, err);
+}
+
+int sandbox_write_file(struct sandbox *s, const char *path, int content, uint32_t mode, sandbox_file_cb cb, void *arg,
+                       struct err *err)
+{
+    const int need = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    struct stat st;
+    int seals = fcntl(content, F_GET_SEALS);
+    if (seals < 0 || (seals & need) != need || fstat(content, &st) < 0 || mode > 0777)
+        return err_set(err, ERR_USAGE, "content must be a sealed memfd, and mode %o at most 777", mode);
+    if ((uint64_t)st.st_size > SANDBOX_FILE_MAX)
+        return err_set(err, ERR_LIMIT, "content: %lld bytes, at most %llu", (long long)st.st_size, (unsigned long long)SANDBOX_FILE_MAX);
+    return ask_file(s, (struct grant_request){ .kind = GRANT_WRITE, .fds = GRANT_FD_PATH | GRANT_FD_CONTENT, .option = mode }, path,
+                    content, cb, arg, err);
+}
+
+int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    struct stat st;
+    if (tree_fd >= 0 && (fstat(tree_fd, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return err_set(err, ERR_USAGE, "tree: no directory");
+    return ask_file(s, (struct grant_request){ .kind = GRANT_DIFF, .fds = tree_fd >= 0 ? GRANT_FD_TREE : 0 }, NULL, tree_fd, cb, arg, err);
 }
 
 /* Kill and close have no way to fail: a jail that does not even take them is given up. */
@@ -452,6 +513,21 @@ static void done(struct sandbox_client *c, const struct grant_answer *a, int *fd
     s->done(s->done_arg, a->rc, a->rc == 0 ? &r : NULL, a->rc < 0 ? why : NULL);
 }
 
+static void filed(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
+{
+    struct sandbox *s = c->slots[a->slot].held;
+    if (s == NULL || s->filed == NULL || a->generation != s->generation)
+        return;                                     /* closed meanwhile */
+    sandbox_file_cb cb = s->filed;
+    int fd = -1;
+    s->filed = NULL;
+    if (a->rc == 0 && nfds == 1) {
+        fd = fds[0];
+        fds[0] = -1;
+    }
+    cb(s->filed_arg, a->rc, fd, a->rc < 0 ? why : NULL);
+}
+
 static void lose(struct sandbox_client *c)
 {
     struct err err;
@@ -466,8 +542,12 @@ static void lose(struct sandbox_client *c)
             bool was = s->running;
             s->lost = true;
             s->running = false;
+            sandbox_file_cb cb = s->filed;
+            s->filed = NULL;
             if (was)
                 s->done(s->done_arg, ERR_LOST, NULL, &err);
+            else if (cb != NULL)
+                cb(s->filed_arg, ERR_LOST, -1, &err);
         }
         if (w != NULL) {
             c->open--;
@@ -509,6 +589,8 @@ int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
             acquired(c, &a, fds, nfds, &why);
         else if (a.kind == GRANT_DONE)
             done(c, &a, fds, nfds, &why);
+        else if (a.kind == GRANT_FILED)
+            filed(c, &a, fds, nfds, &why);
         for (int i = 0; i < nfds; i++)
             if (fds[i] >= 0)
                 close(fds[i]);

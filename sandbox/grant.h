@@ -18,19 +18,22 @@
 #define GRANT_SLOTS_MAX 1024u
 #define GRANT_COMMAND_MAX ((uint64_t)1 << 20)   /* bytes of a command memfd */
 #define GRANT_EDITS_MAX ((uint64_t)1 << 30)
+#define GRANT_PATH_MAX 4096                     /* bytes of a path, its NUL included */
 
 enum grant_kind {
     /* requests */
-    GRANT_ACQUIRE = 1, GRANT_RUN, GRANT_KILL, GRANT_CLOSE,
+    GRANT_ACQUIRE = 1, GRANT_RUN, GRANT_KILL, GRANT_CLOSE, GRANT_READ, GRANT_LIST, GRANT_WRITE, GRANT_DIFF,
     /* answers */
-    GRANT_HELLO, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE,
+    GRANT_HELLO, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE, GRANT_FILED,
     GRANT_KIND_COUNT
 };
 
 enum {                          /* bits of grant_request.fds */
-    GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire */
+    GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire; diff: only the tree */
     GRANT_FD_COMMAND = 8,       /* run: sealed memfd: uint32_t argc, then NUL-terminated strings: the program's path,
                                  * argc arguments from the zeroth on, NAME=value ... */
+    GRANT_FD_PATH = 128,        /* read, list, write: sealed memfd, one NUL-terminated string */
+    GRANT_FD_CONTENT = 256,     /* write: sealed memfd */
     GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run: struct sandbox_streams */
 };
 
@@ -38,7 +41,7 @@ enum { GRANT_RUN_MEASURE = 1, GRANT_RUN_APART = 2 };
 
 struct grant_request {
     uint32_t kind, slot, generation, fds;
-    uint32_t option;                    /* run: bits of GRANT_RUN_*; zero elsewhere */
+    uint32_t option;                    /* run: bits of GRANT_RUN_*; write: mode of the file; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
 

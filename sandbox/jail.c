@@ -13,6 +13,7 @@
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "sandbox/cell.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
 #include "sandbox/keeper.h"
@@ -280,6 +281,41 @@ static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *
     return rc;
 }
 
+/* A file in, a file, a directory's list or the changes of the tree out. */
+static int on_files(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    static const uint32_t cells[] = { [GRANT_READ] = CELL_READ, [GRANT_LIST] = CELL_LIST, [GRANT_WRITE] = CELL_WRITE,
+                                      [GRANT_DIFF] = CELL_DIFF };
+    struct cell_order cell = { .kind = cells[r->kind], .mode = r->option };
+    struct err why = { 0 };
+    bool own;
+    own_fd tree = -1;
+    int give[2], n = 0, rc = 0;
+    if (r->fds & GRANT_FD_TREE) {
+        rc = (tree = borrow_dir(j, s, fds[0], &own, &why)) < 0 ? why.code : 0;
+        give[n++] = tree;
+    }
+    if (r->fds & GRANT_FD_PATH) {
+        rc = sealed_memfd(fds[0], GRANT_PATH_MAX, &why);
+        give[n++] = fds[0];
+    }
+    if (rc == 0 && (r->fds & GRANT_FD_CONTENT)) {
+        rc = sealed_memfd(fds[1], SANDBOX_FILE_MAX, &why);
+        give[n++] = fds[1];
+    }
+    if (rc == 0) {
+        slot_files(j, s, &cell, give, n, r->kind != GRANT_WRITE);
+    } else if (rc == ERR_PROTOCOL) {
+        *err = why;
+        return rc;
+    } else {
+        struct grant_answer a = { .kind = GRANT_FILED, .slot = r->slot, .generation = r->generation, .rc = rc, .sys = why.sys };
+        memcpy(a.msg, why.msg, sizeof a.msg);
+        jail_answer(j, &a, NULL, 0);
+    }
+    return 0;
+}
+
 static int on_kill(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
     (void)j, (void)r, (void)fds, (void)err;
@@ -296,14 +332,19 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
-#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
+#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES) | BIT(SLOT_DEAD))
+#define IDLE_STATES (BIT(SLOT_HELD) | BIT(SLOT_DEAD))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND,
+    [GRANT_RUN]     = { on_run, IDLE_STATES, GRANT_FD_COMMAND,
                         GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
     [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
+    [GRANT_READ]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_LIST]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_WRITE]   = { on_files, IDLE_STATES, GRANT_FD_PATH | GRANT_FD_CONTENT, GRANT_FD_PATH | GRANT_FD_CONTENT, 0777 },
+    [GRANT_DIFF]    = { on_files, IDLE_STATES, 0, GRANT_FD_TREE, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)

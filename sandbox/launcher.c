@@ -428,6 +428,23 @@ static bool obey(struct launcher *l)
             return true;                        /* its end is told */
         crew_end(l);
         streams_end(l);
+    } else if (o.kind == ORDER_FILES && nfds >= 1) {
+        n.kind = NOTE_FILES;
+        done = 0;
+        if (o.cell.kind == CELL_DIFF && nfds == 2) {            /* the agent needs it open */
+            int dir = openat(fds[1], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            done = dir < 0 ? err_sys(&err, ERR_SYS, "tree") : 0;
+            if (dir >= 0) {
+                close(fds[1]);
+                fds[1] = dir;
+            }
+        }
+        if (done == 0)
+            done = ask_agent(l, &o.cell, fds, nfds, &err);
+        if (done == 0)
+            done = await_answer(l->sock, &err);
+        if (done == ERR_LOST)
+            crew_end(l);                        /* no run is to be told of its death */
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;

@@ -17,6 +17,7 @@ enum order_kind {
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
+    ORDER_FILES,            /* `cell` and the descriptors are for the agent */
     ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
 };
 
@@ -28,6 +29,7 @@ enum note_kind {
     NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
     NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */
     NOTE_COLLECTED,         /* launcher: rc */
+    NOTE_FILES,             /* launcher: rc; ERR_LOST: the crew is gone with it */
 };
 
 enum { CELL_IN = 1, CELL_ERR = 2 };         /* bits of cell_order.fds */
@@ -36,7 +38,7 @@ enum { CELL_IN = 1, CELL_ERR = 2 };         /* bits of cell_order.fds */
 struct cell_order {
     uint32_t kind, fds;                     /* enum cell_kind; run: descriptors that follow the command */
     uint64_t file_bytes, memory_bytes, cpu_s;   /* 0: no such rlimit */
-    uint32_t pids;
+    uint32_t pids, mode;                    /* mode: write */
 };
 
 struct order {
@@ -44,7 +46,7 @@ struct order {
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
     uint32_t apart, crew;       /* run: standard error is apart; the crew it is for */
     struct sandbox_limits limits;   /* acquire */
-    struct cell_order cell;     /* run: the order to the agent */
+    struct cell_order cell;     /* run, files: the order to the agent */
 };
 
 struct note {

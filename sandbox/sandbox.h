@@ -10,7 +10,7 @@
  * snapshot's tree lies at SANDBOX_WORK_DIR, cwd of every command. Own user, mount, pid, net, ipc,
  * uts and cgroup namespaces; loopback up and nothing else unless asked for; no capabilities; no_new_privs.
  *
- * Life of a sandbox:  acquire -> run -> (run ...) -> close.  Everything inside is killed and reaped
+ * Life of a sandbox:  acquire -> (run or file)... -> close.  Everything inside is killed and reaped
  * at the end of each run, before its callback: results after the process tree's death only.
  *
  * Threads: a client belongs to one thread.
@@ -23,6 +23,7 @@
 #define SANDBOX_WORK_DIR   "/testbed"
 #define SANDBOX_REPORT_DIR "/assay/report"   /* empty writable directory; its files come out as report */
 #define SANDBOX_REPORT_FILE_MAX 64           /* at most so many report files ... */
+#define SANDBOX_FILE_MAX ((uint64_t)32 << 20)     /* bytes of one file, list or set of changes that goes in or out */
 #define SANDBOX_OUTPUT_KEEP ((uint64_t)32 << 10) /* bytes kept at each end of the output */
 
 struct sandbox_client;
@@ -182,6 +183,28 @@ MUST_CHECK int sandbox_acquire(struct sandbox_client *c, const struct sandbox_sp
 int sandbox_proxy_fd(const struct sandbox *s);
 MUST_CHECK int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd,
                            sandbox_done_cb cb, void *arg, struct err *err);
+/*
+ * Files of a sandbox between its runs, when nothing foreign lives in it: one at a time, and not while a command runs
+ * (ERR_USAGE). Done with the sandbox's own rights. Paths are absolute or relative to SANDBOX_WORK_DIR and are resolved without
+ * following a symbolic link anywhere in them. The callback gets rc 0 and a sealed memfd (owned by the receiver; -1 from
+ * write), or rc < 0 and the reason: ERR_NOT_FOUND; ERR_BAD_INPUT where a link, a device, a FIFO, a directory, a part of /proc
+ * or closed rights are in the way; ERR_LIMIT beyond SANDBOX_FILE_MAX, or for a full layer. The sandbox goes on all the same.
+ */
+typedef void (*sandbox_file_cb)(void *arg, int rc, int fd, const struct err *err);
+MUST_CHECK int sandbox_read_file(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err);
+/* `content`: sealed memfd (against write, grow and shrink), borrowed. Missing directories are made; what is there, a link too,
+ * is replaced in one step. `mode`: at most 0777. */
+MUST_CHECK int sandbox_write_file(struct sandbox *s, const char *path, int content, uint32_t mode, sandbox_file_cb cb, void *arg,
+                                  struct err *err);
+/* The memfd holds one record per entry, in no order: this, then the name, which is foreign bytes without a terminator. */
+struct sandbox_entry { uint32_t name_len, mode; uint64_t size; };      /* mode as stat(2) has it, type included */
+MUST_CHECK int sandbox_list(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err);
+/*
+ * What has become of SANDBOX_WORK_DIR, as edits (repos/edits.h) to `tree_fd`, the directory it was acquired with (borrowed;
+ * -1: none): the memfd can be the edits of another sandbox on the same tree, which then has the same files. Left out are
+ * changes below any ".git", empty directories, FIFOs and sockets. Takes a look at every file of the tree.
+ */
+MUST_CHECK int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, struct err *err);
 /* End a run early; its callback comes with SANDBOX_END_KILLED. Harmless when none is running. */
 void sandbox_kill(struct sandbox *s);
 /* Give the sandbox back; no callback of it fires after this. NULL is fine. */

@@ -20,7 +20,7 @@
 #define MAKE_NS_MAX (30 * NS_PER_S)
 #define RETRY_NS (NS_PER_S / 2)
 #define PRESET_BYTES_MIN ((uint64_t)64 << 20)
-#define COLLECT_BYTES ((uint64_t)32 << 20)  /* memory granted beyond the limit to read report files */
+#define COLLECT_BYTES ((uint64_t)48 << 20)  /* memory granted beyond the limit to read files for the client */
 
 static void drop_fd(int *fd)
 {
@@ -263,14 +263,14 @@ void slot_scrub(struct jail *j, struct slot *s)
 static uint64_t be_sure(uint64_t later, uint64_t earlier) { return later > earlier ? later - earlier : 0; }
 
 /* What the agent wrote is charged to the sandbox and not sealed: the client gets a copy. */
-static int report_copy(int from, struct err *err)
+static int report_copy(int from, uint64_t max, struct err *err)
 {
     struct stat st;
     own_fd fd = memfd_create("report", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 || fstat(from, &st) < 0)
         return err_sys(err, ERR_SYS, "report");
     off_t at = 0;
-    while (at < st.st_size && (uint64_t)at < REPORT_FILES_TOTAL_MAX + 4096) {
+    while (at < st.st_size && (uint64_t)at < max) {
         ssize_t n = sendfile(fd, from, &at, (size_t)(st.st_size - at));
         if (n <= 0)
             return err_sys(err, ERR_SYS, "report: copy");
@@ -366,7 +366,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     const bool apart = s->errors != NULL;
     own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd errors = output >= 0 && apart ? ring_memfd(s->errors, &err) : -1;
-    own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
+    own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, REPORT_FILES_TOTAL_MAX + 4096, &err) : -1;
     s->deadline_ns = 0;
     s->state = next;
     if (output < 0 || (apart && errors < 0) || (s->report_fd >= 0 && report < 0)) {
@@ -401,6 +401,61 @@ static void collect(struct jail *j, struct slot *s)
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     struct order o = { .kind = ORDER_COLLECT };
     order(s, &o, &s->report_fd, 1);
+}
+
+void slot_files(struct jail *j, struct slot *s, const struct cell_order *cell, const int *fds, int nfds, bool out)
+{
+    struct err err = { 0 };
+    struct sandbox_limits more = s->limits;
+    more.memory_bytes += COLLECT_BYTES;
+    int rc = s->state == SLOT_DEAD ? err_set(&err, ERR_LOST, "the sandbox died: acquire another") : 0;
+    if (rc == 0 && out && (s->report_fd = memfd_create("file", MFD_CLOEXEC)) < 0)
+        rc = err_sys(&err, ERR_SYS, "file");
+    if (rc == 0)
+        rc = cgroup_limit(&s->cgroup, &more, &err);
+    if (rc < 0) {
+        drop_fd(&s->report_fd);
+        answer(j, s, GRANT_FILED, rc, &err);
+        return;
+    }
+    int all[FRAME_FDS_MAX], n = 0;
+    const bool first = cell->kind == CELL_DIFF;
+    if (out && first)
+        all[n++] = s->report_fd;
+    for (int i = 0; i < nfds; i++)
+        all[n++] = fds[i];
+    if (out && !first)
+        all[n++] = s->report_fd;
+    s->state = SLOT_FILES;
+    s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
+    struct order o = { .kind = ORDER_FILES, .cell = *cell };
+    order(s, &o, all, n);
+}
+
+static void filed(struct jail *j, struct slot *s, const struct note *n)
+{
+    struct err err = { 0 };
+    struct grant_answer a = { .kind = GRANT_FILED, .slot = s->kit.slot, .generation = s->generation };
+    int rc = n->rc;
+    err_set(&err, rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
+    err.sys = n->sys;
+    if (rc == ERR_LOST)
+        drop_crew(s);
+    own_fd file = rc == 0 && s->report_fd >= 0 ? report_copy(s->report_fd, SANDBOX_FILE_MAX, &err) : -1;
+    if (rc == 0 && s->report_fd >= 0 && file < 0)
+        rc = err.code;
+    drop_fd(&s->report_fd);
+    s->state = SLOT_HELD;
+    s->deadline_ns = 0;
+    if (rc < 0) {
+        answer(j, s, GRANT_FILED, rc, &err);
+    } else {
+        a.fds = file >= 0 ? GRANT_HAS_OUTPUT : 0;
+        jail_answer(j, &a, (int[]){ file }, file >= 0);
+    }
+    if (cgroup_limit(&s->cgroup, &s->limits, &err) < 0)
+        err.code = 0;                           /* what was read is charged still: a little more for the next run */
+    mark(s);
 }
 
 static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t kind)
@@ -438,6 +493,8 @@ static void launcher_gone(struct jail *j, struct slot *s)
         n.rc = ERR_BUSY;                        /* the client tries another slot, a few times */
         fail(j, s, &n, GRANT_ACQUIRED);
         slot_scrub(j, s);
+    } else if (was == SLOT_FILES) {
+        fail(j, s, &n, GRANT_FILED);
     } else if (was == SLOT_RUNNING || was == SLOT_DRAIN || was == SLOT_COLLECT) {
         if (used.oom_kills > s->before.oom_kills) {
             s->end = (struct note){ .status = SIGKILL, .ended_ns = s->began_ns };
@@ -541,6 +598,10 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             err->code = 0;                      /* pages of the report are charged still: a little more for the next run */
         mark(s);                                /* the agent that read it is the next run's */
         return 0;
+    case NOTE_FILES:
+        if (s->state == SLOT_FILES)
+            filed(j, s, n);
+        return 0;
     }
     return err_set(err, ERR_PROTOCOL, "slot %u: note %u", s->kit.slot, n->kind);
 }
@@ -587,6 +648,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
     case SLOT_ACQUIRING:
     case SLOT_DRAIN:
     case SLOT_COLLECT:
+    case SLOT_FILES:
     case SLOT_SCRUB:                            /* something in the slot does not die or answer: end the slot itself */
         if (s->keeper > 0)
             kill(s->keeper, SIGKILL);

@@ -8,6 +8,7 @@
  *
  * From HELD, RUNNING and DRAIN a close leads straight to MAKING where the launcher can be told to reset its world.
  * A run that left report files passes through COLLECT on its way from ended to HELD.
+ * FILES is HELD while an agent reads, writes or compares files for the client.
  * DEAD: the launcher died under a client (the kernel's memory killer may choose it): runs fail until
  * the client closes. Nothing here waits: each step is begun by a message, a pidfd or the timer.
  */
@@ -16,7 +17,7 @@
 #include "sandbox/order.h"
 
 enum slot_state {
-    SLOT_MAKING, SLOT_READY, SLOT_ACQUIRING, SLOT_HELD, SLOT_RUNNING, SLOT_DRAIN, SLOT_COLLECT, SLOT_DEAD, SLOT_SCRUB,
+    SLOT_MAKING, SLOT_READY, SLOT_ACQUIRING, SLOT_HELD, SLOT_RUNNING, SLOT_DRAIN, SLOT_COLLECT, SLOT_FILES, SLOT_DEAD, SLOT_SCRUB,
     SLOT_STATE_COUNT
 };
 enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_REASON_CPU };
@@ -46,7 +47,7 @@ struct slot {
     uid_t owner_uid;
     gid_t owner_gid;
     struct note end;                /* how it ended, kept while the report is collected */
-    int report_fd;
+    int report_fd;                  /* memfd that an agent fills for the client: report, file, changes; -1: none */
 };
 
 struct jail;                        /* what slots need of the jail (jail.c): */
@@ -60,6 +61,8 @@ MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, cons
                             const struct sandbox_limits *limits, struct err *err);
 /* `which`: what lies in `fds` (borrowed) beside the command, in the order of its bits. */
 void slot_run(struct jail *j, struct slot *s, uint32_t option, uint32_t which, const int *fds);
+/* Have an agent do `cell` with `fds` (borrowed); `out`: it fills a memfd for the client, which is put first or last. */
+void slot_files(struct jail *j, struct slot *s, const struct cell_order *cell, const int *fds, int nfds, bool out);
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);
