@@ -72,7 +72,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
-static struct { uint32_t acquires, runs; } pending[SLOTS];
+static struct { uint32_t acquires, runs, files; } pending[SLOTS];
 
 /* ---- play ---- */
 
@@ -195,6 +195,8 @@ static uint64_t number(struct input *in, size_t bytes)
 }
 static int descriptors(struct input *in, uint32_t count, int *fds)
 {
+    if (count > FRAME_FDS_MAX)
+        count = FRAME_FDS_MAX;
     for (uint32_t i = 0; i < count; i++)
         fds[i] = kinds[byte(in) % KINDS];
     return (int)count;
@@ -227,6 +229,9 @@ static void once(void)
     dup3(pair[0], kinds[5], O_CLOEXEC);                     /* to an agent */
     agent = pair[1];
     dup3(open("/proc/self/exe", O_PATH | O_CLOEXEC), kinds[6], O_CLOEXEC);
+    if ((socketpair)(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        abort();
+    dup3(pair[0], kinds[7], O_CLOEXEC);                     /* a stream of the client's */
 }
 
 /* Descriptor 3 is the client's, whatever else this process opens. */
@@ -253,6 +258,8 @@ static void read_answers(struct jail *j)
         if (a.kind == GRANT_ACQUIRED && pending[a.slot].acquires-- == 0)
             abort();
         if (a.kind == GRANT_DONE && pending[a.slot].runs-- == 0)
+            abort();
+        if (a.kind == GRANT_FILED && pending[a.slot].files-- == 0)
             abort();
         if (a.kind == GRANT_DONE && a.rc == 0 && ((int)a.result.end < 0 || a.result.end >= SANDBOX_END_COUNT))
             abort();
@@ -292,7 +299,7 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     if (j->over) {                                          /* by the frame, or by an answer that did not fit */
         return;
     }
-    if (n != sizeof *r || r->kind < GRANT_ACQUIRE || r->kind > GRANT_CLOSE || r->slot >= SLOTS)
+    if (n != sizeof *r || r->kind < GRANT_ACQUIRE || r->kind > GRANT_DIFF || r->slot >= SLOTS)
         abort();                                            /* taken, and should not have been */
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
@@ -304,9 +311,13 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
         if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds < 1 || nfds > 4)
             abort();
         pending[r->slot].runs++;
+    } else if (r->kind >= GRANT_READ && r->kind <= GRANT_DIFF) {
+        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds > 2)
+            abort();
+        pending[r->slot].files++;
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
         read_answers(j);                                    /* what came before it */
-        pending[r->slot].acquires = pending[r->slot].runs = 0;
+        pending[r->slot].acquires = pending[r->slot].runs = pending[r->slot].files = 0;
     }
     for (uint32_t i = 0; i < SLOTS; i++)
         if (j->slots[i].state >= SLOT_STATE_COUNT || (i != r->slot && j->slots[i].state != before[i].state))
@@ -324,11 +335,16 @@ static void play(struct jail *j, struct input *in)
     case 0:
     case 1: {                                               /* a request that is nearly right */
         uint32_t kind = byte(in), mask = kind >> 4 | (what & 16 ? byte(in) << 4 : 0);
-        struct grant_request r = { .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                   .fds = mask, .option = what >> 5 };
+        struct grant_request r = { .kind = kind & 15, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
+                                   .fds = mask };
         if (what & 8)
             for (size_t i = 0; i < sizeof r.limits / 8; i++)
                 ((uint64_t *)(void *)&r.limits)[i] = number(in, 1 + i % 8);
+        uint32_t option = what & 8 ? byte(in) : 0;
+        if (r.kind == GRANT_ACQUIRE)
+            r.limits.network = option & 3;
+        else
+            r.option = option;
         send_to_jail(j, &r, sizeof r, fds, descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
         break;
     }
@@ -354,15 +370,20 @@ static void play(struct jail *j, struct input *in)
                 for (int i = 0; i < nfds; i++)
                     close(fds[i]);
             }
-            if ((kind & 15) == NOTE_COLLECTED && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
+            if (((kind & 15) == NOTE_COLLECTED || (kind & 15) == NOTE_FILES) && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
                 abort();
-            uint32_t carries = (kind & 15) == NOTE_BORN ? 1 : (kind & 15) == NOTE_CREW ? 2 : 0;
+            bool proxy = (kind & 31) == NOTE_ACQUIRED && s->limits.network == SANDBOX_NET_PROXY;
+            uint32_t carries = (kind & 15) == NOTE_BORN || proxy ? 1 : (kind & 15) == NOTE_CREW ? 2 : 0;
             struct note n = { .kind = kind & 15, .rc = kind & 16 ? -(int32_t)(more & 15) : 0, .status = (int)number(in, 2),
                               .report = more & 16, .disk_full = more & 32, .ended_ns = play_now };
             if (kind & 32)
                 memset(n.msg, 'x', sizeof n.msg);
-            if (kind & 64)
+            if (kind & 64) {
                 rings[s->kit.slot].total = number(in, 1 + more % 8);
+                rings[s->kit.slot].over = more & 8;
+                if (s->errors != NULL)
+                    s->errors->total = rings[s->kit.slot].total >> (more & 31);
+            }
             uint32_t count = what & 8 ? byte(in) % (FRAME_FDS_MAX + 1) : carries;
             int nfds = descriptors(in, count, fds);
             if (frame_send(theirs[s->keeper - 1], &n, kind & 128 ? 1 + more % sizeof n : sizeof n, fds, nfds, &err) < 0)
@@ -431,7 +452,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     turn(&j);
     read_answers(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0))
+        if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0 || pending[i].files != 0))
             abort();
         if (slots[i].sock >= 0)
             abort();
