@@ -20,7 +20,7 @@ enum cell_kind {
     CELL_READ, CELL_LIST,   /* fds: memfd with a path, empty memfd */
     CELL_WRITE,             /* fds: memfd with a path, sealed memfd; mode */
     CELL_DIFF,              /* fds: empty memfd, then directory of the tree if there was one */
-    CELL_RUN,               /* fds: command memfd, and what its `fds` say */
+    CELL_RUN,               /* the command follows the struct; or fds: memfd with it, and what `fds` say */
 };
 
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };

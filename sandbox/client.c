@@ -42,9 +42,18 @@ struct sandbox {
     void *filed_arg;
 };
 
+struct packed {                             /* a command; owned */
+    char *bytes;                            /* with room for the request before it; NULL: none */
+    size_t size;
+    uint32_t which, option;                 /* of the request */
+    int fds[4], nfds;                       /* its streams, after a place for the command */
+};
+
 struct waiting {                            /* an acquire: not sent yet, or not answered yet */
     sandbox_acquired_cb cb;
+    sandbox_done_cb done;                   /* of the first command */
     void *arg;
+    struct packed command;                  /* .bytes NULL: none yet */
     struct sandbox_limits limits;
     uint32_t which;
     int fds[3], nfds;                       /* owned */
@@ -69,8 +78,16 @@ struct sandbox_client {
     struct waiting *first, **last;          /* in order of asking */
 };
 
+static void packed_done(struct packed *p)
+{
+    free(p->bytes);
+    for (int i = 1; i <= p->nfds; i++)
+        close(p->fds[i]);
+}
+
 static void waiting_free(struct waiting *w)
 {
+    packed_done(&w->command);
     for (int i = 0; i < w->nfds; i++)
         close(w->fds[i]);
     free(w);
@@ -198,9 +215,86 @@ void sandbox_client_close(struct sandbox_client *c)
 
 /* ---- requests ---- */
 
+static int streams_pack(const struct sandbox_streams *streams, struct packed *out, struct err *err)
+{
+    const int given[3] = { streams->in, streams->out, streams->err };
+    if (given[2] >= 0 && !streams->apart)
+        return err_set(err, ERR_USAGE, "standard error has a stream of its own only when kept apart");
+    out->option |= streams->apart ? GRANT_RUN_APART : 0;
+    for (int i = 0; i < 3; i++) {
+        if (given[i] < 0)
+            continue;
+        if (!grant_stream_fits(given[i], i == 0))
+            return err_set(err, ERR_USAGE, "descriptor %d: want a pipe or stream socket%s to %s", given[i],
+                           i == 0 ? ", or a file," : "", i == 0 ? "read" : "write");
+        int fd = fcntl(given[i], F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return err_sys(err, ERR_SYS, "streams");
+        out->which |= GRANT_FD_IN << i;
+        out->fds[++out->nfds] = fd;
+    }
+    return 0;
+}
+
+/* A command as the agent reads it (grant.h). On failure, too, *out is to be done with. */
+static int command_pack(const struct sandbox_command *cmd, bool proxy, struct packed *out, struct err *err)
+{
+    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
+    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
+    if (argv == NULL || argv[0] == NULL)
+        return err_set(err, ERR_USAGE, "a command needs a program");
+    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
+    const char *const *ours = proxy ? proxy_env : none;
+    uint32_t argc = 0;
+    size_t size = sizeof argc + strlen(path) + 1;
+    for (const char *const *e = ours; *e != NULL; e++)
+        size += strlen(*e) + 1;
+    for (; argv[argc] != NULL; argc++)
+        size += strlen(argv[argc]) + 1;
+    for (const char *const *e = env; *e != NULL; e++) {
+        if (strchr(*e, '=') == NULL)
+            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
+        size += strlen(*e) + 1;
+    }
+    if (size > GRANT_COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
+                       (unsigned long long)GRANT_COMMAND_MAX);
+    *out = (struct packed){ .bytes = malloc(sizeof(struct grant_request) + size), .size = size,
+                            .option = cmd->measure ? GRANT_RUN_MEASURE : 0 };
+    if (out->bytes == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    if (cmd->streams != NULL && streams_pack(cmd->streams, out, err) < 0)
+        return err->code;
+    char *text = out->bytes + sizeof(struct grant_request);
+    memcpy(text, &argc, sizeof argc);
+    char *at = stpcpy(text + sizeof argc, path) + 1;
+    for (const char *const *a = argv; *a != NULL; a++)
+        at = stpcpy(at, *a) + 1;
+    for (const char *const *e = ours; *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    for (const char *const *e = env; *e != NULL; e++)          /* the last one of a name counts */
+        at = stpcpy(at, *e) + 1;
+    return 0;
+}
+
 static int send_request(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds, struct err *err)
 {
     return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
+}
+
+static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, struct packed *p, struct err *err)
+{
+    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation, .fds = p->which, .option = p->option };
+    const bool plain = p->nfds == 0 && !(p->option & GRANT_RUN_APART);
+    if (c->lost)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (plain && p->size <= GRANT_INLINE_MAX) {
+        memcpy(p->bytes, &r, sizeof r);
+        return frame_send(c->sock, p->bytes, sizeof r + p->size, NULL, 0, err);
+    }
+    r.fds |= GRANT_FD_COMMAND;
+    own_fd fd = p->fds[0] = frame_memfd("command", p->bytes + sizeof r, p->size, err);
+    return fd < 0 ? fd : frame_send(c->sock, &r, sizeof r, p->fds, 1 + p->nfds, err);
 }
 
 static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
@@ -213,6 +307,9 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
         v->ready = false;
         v->acquiring = w;
     }
+    /* Should the acquire fail, the jail passes over the command. */
+    if (rc == 0 && w->command.bytes != NULL && send_run(c, slot, v->generation, &w->command, err) < 0)
+        shutdown(c->sock, SHUT_RDWR);           /* the next dispatch finds the end */
     return rc;
 }
 
@@ -232,6 +329,13 @@ static void put_back(struct sandbox_client *c, struct waiting *w)
 int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
                     sandbox_acquired_cb cb, void *arg, struct err *err)
 {
+    return sandbox_acquire_run(c, spec, limits, NULL, cb, NULL, arg, err);
+}
+
+int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
+                        const struct sandbox_command *cmd, sandbox_acquired_cb cb, sandbox_done_cb done, void *arg,
+                        struct err *err)
+{
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
     if (c->open == c->wanted)
@@ -239,7 +343,11 @@ int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, c
     struct waiting *w = calloc(1, sizeof *w);
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
-    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
+    *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .limits = *limits };
+    if (cmd != NULL && command_pack(cmd, limits->network == SANDBOX_NET_PROXY, &w->command, err) < 0) {
+        waiting_free(w);
+        return err->code;
+    }
     const struct { int fd; uint32_t bit; } given[] = {
         { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
     };
@@ -277,58 +385,11 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err_set(err, ERR_LOST, "the jail is gone");
     if (s->running || s->filed != NULL)
         return err_set(err, ERR_USAGE, "a sandbox does one thing at a time");
-    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
-    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
-    if (argv == NULL || argv[0] == NULL)
-        return err_set(err, ERR_USAGE, "a command needs a program");
-    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
-    uint32_t argc = 0;
-    size_t size = sizeof argc + strlen(path) + 1;
-    for (; argv[argc] != NULL; argc++)
-        size += strlen(argv[argc]) + 1;
-    const char *const *ours = s->proxy >= 0 ? proxy_env : none;
-    for (const char *const *e = ours; *e != NULL; e++)
-        size += strlen(*e) + 1;
-    for (const char *const *e = env; *e != NULL; e++) {
-        if (strchr(*e, '=') == NULL)
-            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
-        size += strlen(*e) + 1;
-    }
-    if (size > GRANT_COMMAND_MAX)
-        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
-                       (unsigned long long)GRANT_COMMAND_MAX);
-    own_mem char *text = malloc(size);
-    if (text == NULL)
-        return err_set(err, ERR_LIMIT, "command: out of memory");
-    memcpy(text, &argc, sizeof argc);
-    char *at = stpcpy(text + sizeof argc, path) + 1;
-    for (const char *const *a = argv; *a != NULL; a++)
-        at = stpcpy(at, *a) + 1;
-    for (const char *const *e = ours; *e != NULL; e++)
-        at = stpcpy(at, *e) + 1;
-    for (const char *const *e = env; *e != NULL; e++)          /* the last one of a name counts */
-        at = stpcpy(at, *e) + 1;
-    own_fd fd = frame_memfd("command", text, size, err);
-    if (fd < 0)
-        return err->code;
-    struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND,
-                               .option = cmd->measure ? GRANT_RUN_MEASURE : 0 };
-    int fds[4] = { fd }, n = 1;
-    if (cmd->streams != NULL) {
-        const int given[3] = { cmd->streams->in, cmd->streams->out, cmd->streams->err };
-        if (given[2] >= 0 && !cmd->streams->apart)
-            return err_set(err, ERR_USAGE, "standard error has a stream of its own only when kept apart");
-        r.option |= cmd->streams->apart ? GRANT_RUN_APART : 0;
-        for (int i = 0; i < 3; i++)
-            if (given[i] >= 0) {
-                if (!grant_stream_fits(given[i], i == 0))
-                    return err_set(err, ERR_USAGE, "descriptor %d: want a pipe or stream socket%s to %s", given[i],
-                                   i == 0 ? ", or a file," : "", i == 0 ? "read" : "write");
-                r.fds |= GRANT_FD_IN << i;
-                fds[n++] = given[i];
-            }
-    }
-    int rc = send_request(s->client, &r, fds, n, err);
+    struct packed command = { 0 };
+    int rc = command_pack(cmd, s->proxy >= 0, &command, err);
+    if (rc == 0)
+        rc = send_run(s->client, s->slot, s->generation, &command, err);
+    packed_done(&command);
     if (rc == 0) {
         s->running = true;
         s->done = cb;
@@ -445,7 +506,8 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, int
     struct err err = *why;
     int rc = a->rc;
     if (s != NULL) {
-        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .proxy = -1 };
+        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .running = w->command.bytes != NULL,
+                               .done = w->done, .done_arg = w->arg, .proxy = -1 };
         if ((a->fds & GRANT_HAS_PROXY) && nfds == 1) {
             s->proxy = fds[0];
             fds[0] = -1;

@@ -30,12 +30,14 @@ enum grant_kind {
 
 enum {                          /* bits of grant_request.fds */
     GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire; diff: only the tree */
-    GRANT_FD_COMMAND = 8,       /* run: sealed memfd: uint32_t argc, then NUL-terminated strings: the program's path,
-                                 * argc arguments from the zeroth on, NAME=value ... */
+    GRANT_FD_COMMAND = 8,       /* run: sealed memfd with the command, where it does not follow the struct */
+    GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run, with such a memfd: struct sandbox_streams */
     GRANT_FD_PATH = 128,        /* read, list, write: sealed memfd, one NUL-terminated string */
     GRANT_FD_CONTENT = 256,     /* write: sealed memfd */
-    GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run: struct sandbox_streams */
 };
+/* A command: uint32_t argc, then NUL-terminated strings: the program's path, argc arguments from the zeroth on, NAME=value ...
+ * Up to so many bytes of it follow the struct in the same packet: it is passed on as it is. */
+#define GRANT_INLINE_MAX 4096u
 
 enum { GRANT_RUN_MEASURE = 1, GRANT_RUN_APART = 2 };
 

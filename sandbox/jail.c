@@ -45,6 +45,8 @@ struct jail {
     uint32_t slot_count, wanted;
     uint64_t timer_ns;
     uid_t uid_first;
+    const void *text;                   /* command that came with the request at hand; text_len 0: none */
+    size_t text_len;
     struct cgroup_host cgroup;
     struct sandbox_limits defaults;
     struct slot *slots;
@@ -268,7 +270,10 @@ static int stream_good(int fd, bool input, struct err *err)
 
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err), next = 1;
+    const bool apart = (r->fds & GRANT_FD_COMMAND) != 0, streams = r->fds > GRANT_FD_COMMAND || (r->option & GRANT_RUN_APART);
+    if (s->command >= 0 || apart == (j->text_len > 0) || (streams && !apart))
+        return err_set(err, ERR_PROTOCOL, "slot %u: %s", s->kit.slot, s->command >= 0 ? "a second first command" : "one command");
+    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0, next = 1;
     if (rc == 0 && (r->fds & GRANT_FD_IN))
         rc = stream_good(fds[next++], true, err);
     for (uint32_t bit = GRANT_FD_OUT; rc == 0 && bit <= GRANT_FD_ERR; bit <<= 1)
@@ -277,7 +282,7 @@ static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *
     if (rc == 0 && (r->fds & GRANT_FD_ERR) && !(r->option & GRANT_RUN_APART))
         rc = err_set(err, ERR_PROTOCOL, "standard error is given and not apart");
     if (rc == 0)
-        slot_run(j, s, r->option, r->fds, fds);
+        slot_run(j, s, r, fds, j->text, j->text_len);
     return rc;
 }
 
@@ -337,7 +342,7 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
-    [GRANT_RUN]     = { on_run, IDLE_STATES, GRANT_FD_COMMAND,
+    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | IDLE_STATES, 0,
                         GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
     [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
@@ -355,7 +360,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
     if (r->generation != s->generation) {
         /* Requests may cross the answer by which the client would have known better: a sandbox that could not be
          * had, a ready slot that had to be remade. */
-        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation < s->generation)
+        if (r->kind != GRANT_ACQUIRE && r->generation < s->generation)
             return 0;
         if (r->kind == GRANT_ACQUIRE && r->generation < s->generation) {
             struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = ERR_BUSY,
@@ -365,7 +370,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         }
         return err_set(err, ERR_PROTOCOL, "slot %u: generation %u, not %u", r->slot, r->generation, s->generation);
     }
-    if (s->state == SLOT_SCRUB && (r->kind == GRANT_CLOSE || r->kind == GRANT_KILL))
+    if (s->state == SLOT_SCRUB && r->kind != GRANT_ACQUIRE)
         return 0;
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
@@ -375,13 +380,23 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
     return requests[r->kind].run(j, s, r, fds, err);
 }
 
+/* A packet of `n` bytes. Only a request to run is longer than its struct. */
+static int took(struct jail *j, struct grant_request *r, const char *text, size_t n, int *fds, int nfds, struct err *err)
+{
+    if (n < sizeof *r || (n > sizeof *r && r->kind != GRANT_RUN))
+        return err_set(err, ERR_PROTOCOL, "request of %zu bytes", n);
+    j->text = text;
+    j->text_len = n - sizeof *r;
+    return request(j, r, fds, nfds, err);
+}
+
 static void on_client(struct jail *j)
 {
     for (int i = 0; i < 64 && !j->over; i++) {
-        struct grant_request r;
+        static struct { struct grant_request r; char text[GRANT_INLINE_MAX]; } packet;
         struct err err = { 0 };
         int fds[FRAME_FDS_MAX], nfds;
-        int n = frame_recv(CLIENT_FD, &r, sizeof r, fds, &nfds, &err);
+        int n = frame_recv(CLIENT_FD, &packet, sizeof packet, fds, &nfds, &err);
         if (n == ERR_BUSY)
             return;
         if (n == 0) {
@@ -389,9 +404,10 @@ static void on_client(struct jail *j)
             return;
         }
         if (n > 0)
-            n = n == (int)sizeof r ? request(j, &r, fds, nfds, &err) : err_set(&err, ERR_PROTOCOL, "request of %d bytes", n);
+            n = took(j, &packet.r, packet.text, (size_t)n, fds, nfds, &err);
         for (int k = 0; k < nfds; k++)
-            close(fds[k]);
+            if (fds[k] >= 0)
+                close(fds[k]);
         if (n < 0) {
             log_err(LOG_ERROR, &err, "client dropped");
             j->over = true;

@@ -176,6 +176,11 @@ typedef void (*sandbox_done_cb)(void *arg, int rc, struct sandbox_result *r, con
 MUST_CHECK int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec,
                                const struct sandbox_limits *limits, sandbox_acquired_cb cb, void *arg,
                                struct err *err);
+/* Acquire, and run a first command as soon as the sandbox is there, without a round trip in between: `acquired` comes
+ * first; when that brought a sandbox, `done` follows, both with `arg`. */
+MUST_CHECK int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spec,
+                                   const struct sandbox_limits *limits, const struct sandbox_command *cmd,
+                                   sandbox_acquired_cb acquired, sandbox_done_cb done, void *arg, struct err *err);
 /*
  * With SANDBOX_NET_PROXY: a listening TCP socket, to be given to an HTTP proxy that accepts from it. Borrowed until
  * sandbox_close(). It is foreign code that connects, as often as it likes. -1 for other networks.

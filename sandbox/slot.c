@@ -128,11 +128,29 @@ static void mark(struct slot *s)
     cgroup_usage(&s->cgroup, &s->before);
 }
 
-/* Hand the waiting command to the agent. From here on it may run. */
-static void start(struct slot *s)
+/* The waiting command has streams: it takes the way through the launcher, which serves them. */
+static void start_streams(struct slot *s, const struct cell_order *cell)
+{
+    struct order o = { .kind = ORDER_RUN, .apart = s->errors_fd >= 0, .crew = s->crew, .cell = *cell };
+    int fds[5] = { s->command }, n = 1;
+    for (int i = 0; i < 3; i++)
+        if (s->streams[i] >= 0) {
+            o.fds |= GRANT_FD_IN << i;
+            fds[n++] = s->streams[i];
+        }
+    if (o.apart)
+        fds[n++] = s->errors_fd;
+    order(s, &o, fds, n);
+    drop_fd(&s->agent);
+    drop_command(s);
+}
+
+/* Hand the command to the agent: the one that waits, or `text`. From here on it may run. */
+static void start(struct slot *s, const void *text, size_t len)
 {
     const bool bare = s->cgroup.host->version == 0;
-    struct cell_order c = {
+    struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } c;
+    c.o = (struct cell_order){
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
         .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
     };
@@ -141,23 +159,14 @@ static void start(struct slot *s)
     s->kit.ring->measure = s->measure;
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
-    int fds[5] = { s->command }, n = 1;
-    struct order o = { .kind = ORDER_RUN, .apart = s->errors_fd >= 0, .crew = s->crew, .cell = c };
-    for (int i = 0; i < 3; i++)
-        if (s->streams[i] >= 0) {
-            o.fds |= GRANT_FD_IN << i;
-            fds[n++] = s->streams[i];
-        }
-    if (o.fds != 0 || o.apart) {
-        if (o.apart)
-            fds[n++] = s->errors_fd;
-        order(s, &o, fds, n);
-        drop_fd(&s->agent);
-        drop_command(s);
+    if (s->errors_fd >= 0 || s->streams[0] >= 0 || s->streams[1] >= 0 || s->streams[2] >= 0) {
+        start_streams(s, &c.o);
         return;
     }
     /* Where the agent is dead already, the launcher tells so. */
-    if (frame_send(s->agent, &c, sizeof c, &s->command, 1, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
+    if (len > 0)
+        memcpy(c.text, text, len);
+    if (frame_send(s->agent, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
         kill(s->keeper, SIGKILL);
     drop_fd(&s->agent);
     drop_fd(&s->command);
@@ -176,27 +185,9 @@ static int errors_make(struct slot *s, struct err *err)
     return 0;
 }
 
-void slot_run(struct jail *j, struct slot *s, uint32_t option, uint32_t which, const int *fds)
+/* The slot is held and has a command, waiting or as `text`: hand it to the agent, or have one made first. */
+static void begin(struct slot *s, const void *text, size_t len)
 {
-    struct err err;
-    if (s->state == SLOT_DEAD) {
-        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
-        answer(j, s, GRANT_DONE, ERR_LOST, &err);
-        return;
-    }
-    int rc = (s->command = fcntl(*fds++, F_DUPFD_CLOEXEC, 0)) < 0 ? err_sys(&err, ERR_SYS, "command") : 0;
-    for (int i = 0; rc == 0 && i < 3; i++)
-        if ((which & (GRANT_FD_IN << i)) && (s->streams[i] = fcntl(*fds++, F_DUPFD_CLOEXEC, 0)) < 0)
-            rc = err_sys(&err, ERR_SYS, "streams");
-    drop_errors(s);
-    if (rc == 0 && (option & GRANT_RUN_APART))
-        rc = errors_make(s, &err);
-    if (rc < 0) {
-        drop_command(s);
-        answer(j, s, GRANT_DONE, rc, &err);
-        return;
-    }
-    s->measure = option & GRANT_RUN_MEASURE;
     if (s->measure)
         cgroup_detail(&s->cgroup, &s->detail);
     uint64_t now = clock_mono_ns();
@@ -207,11 +198,40 @@ void slot_run(struct jail *j, struct slot *s, uint32_t option, uint32_t which, c
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
-    if (s->agent >= 0) {
-        start(s);
-    } else {
-        struct order o = { .kind = ORDER_CREW };
-        order(s, &o, NULL, 0);
+    if (s->agent >= 0)
+        start(s, text, len);
+    else
+        order(s, &(struct order){ .kind = ORDER_CREW }, NULL, 0);
+}
+
+static void take(int *to, int *from)
+{
+    *to = *from;
+    *from = -1;
+}
+
+void slot_run(struct jail *j, struct slot *s, const struct grant_request *r, int *fds, const void *text, size_t len)
+{
+    struct err err;
+    int rc = 0;
+    if (r->fds & GRANT_FD_COMMAND)
+        take(&s->command, fds++);
+    for (int i = 0; i < 3; i++)
+        if (r->fds & (GRANT_FD_IN << i))
+            take(&s->streams[i], fds++);
+    drop_errors(s);
+    s->measure = r->option & GRANT_RUN_MEASURE;
+    if (s->state == SLOT_DEAD)
+        rc = err_set(&err, ERR_LOST, "the sandbox died: acquire another");
+    else if (len > 0 && (s->state != SLOT_HELD || s->agent < 0))
+        s->command = rc = frame_memfd("command", text, len, &err);          /* it has to wait */
+    if (rc >= 0 && (r->option & GRANT_RUN_APART))
+        rc = errors_make(s, &err);
+    if (rc < 0) {
+        drop_command(s);
+        answer(j, s, GRANT_DONE, rc, &err);
+    } else if (s->state == SLOT_HELD) {
+        begin(s, text, s->command >= 0 ? 0 : len);
     }
 }
 
@@ -553,6 +573,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
                                       .fds = nfds > 0 ? GRANT_HAS_PROXY : 0 };
             jail_answer(j, &a, fds, nfds);
             mark(s);
+            if (s->command >= 0)
+                begin(s, NULL, 0);
         }
         return 0;
     case NOTE_CREW:
@@ -568,7 +590,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
         else if (s->state == SLOT_RUNNING && s->command >= 0) {
             mark(s);
-            start(s);
+            start(s, NULL, 0);
         }
         return 0;
     case NOTE_ENDED:

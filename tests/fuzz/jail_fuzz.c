@@ -72,7 +72,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
-static struct { uint32_t acquires, runs, files; } pending[SLOTS];
+static struct { uint32_t acquires, runs, files, of; } pending[SLOTS];    /* of: generation of the runs */
 
 /* ---- play ---- */
 
@@ -257,6 +257,8 @@ static void read_answers(struct jail *j)
             abort();
         if (a.kind == GRANT_ACQUIRED && pending[a.slot].acquires-- == 0)
             abort();
+        if (a.kind == GRANT_ACQUIRED && a.rc < 0 && a.generation == pending[a.slot].of)
+            pending[a.slot].runs = 0;                       /* the first command is passed over */
         if (a.kind == GRANT_DONE && pending[a.slot].runs-- == 0)
             abort();
         if (a.kind == GRANT_FILED && pending[a.slot].files-- == 0)
@@ -299,7 +301,8 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     if (j->over) {                                          /* by the frame, or by an answer that did not fit */
         return;
     }
-    if (n != sizeof *r || r->kind < GRANT_ACQUIRE || r->kind > GRANT_DIFF || r->slot >= SLOTS)
+    if (n < sizeof *r || n > sizeof *r + GRANT_INLINE_MAX || (n > sizeof *r && r->kind != GRANT_RUN) || r->kind < GRANT_ACQUIRE ||
+        r->kind > GRANT_DIFF || r->slot >= SLOTS)
         abort();                                            /* taken, and should not have been */
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
@@ -308,13 +311,23 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
-        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds < 1 || nfds > 4)
+        if (current && s->state != SLOT_SCRUB) {
+            if ((s->state != SLOT_HELD && s->state != SLOT_DEAD && s->state != SLOT_ACQUIRING) || s->command >= 0 ||
+                (n == sizeof *r) != (nfds > 0) || nfds > 4)
+                abort();
+            pending[r->slot].runs++;
+            pending[r->slot].of = r->generation;
+        } else if (r->generation > s->generation) {
             abort();
-        pending[r->slot].runs++;
+        }
     } else if (r->kind >= GRANT_READ && r->kind <= GRANT_DIFF) {
-        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds > 2)
+        if (current && s->state != SLOT_SCRUB) {
+            if ((s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds > 2)
+                abort();
+            pending[r->slot].files++;
+        } else if (r->generation > s->generation) {
             abort();
-        pending[r->slot].files++;
+        }
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
         read_answers(j);                                    /* what came before it */
         pending[r->slot].acquires = pending[r->slot].runs = pending[r->slot].files = 0;
@@ -335,17 +348,19 @@ static void play(struct jail *j, struct input *in)
     case 0:
     case 1: {                                               /* a request that is nearly right */
         uint32_t kind = byte(in), mask = kind >> 4 | (what & 16 ? byte(in) << 4 : 0);
-        struct grant_request r = { .kind = kind & 15, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                   .fds = mask };
+        static struct { struct grant_request r; char text[GRANT_INLINE_MAX + 1]; } packet;
+        packet.r = (struct grant_request){ .kind = kind & 15, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
+                                           .fds = mask };
+        size_t text = packet.r.kind == GRANT_RUN && !(mask & GRANT_FD_COMMAND) ? number(in, 2) % sizeof packet.text : 0;
         if (what & 8)
-            for (size_t i = 0; i < sizeof r.limits / 8; i++)
-                ((uint64_t *)(void *)&r.limits)[i] = number(in, 1 + i % 8);
+            for (size_t i = 0; i < sizeof packet.r.limits / 8; i++)
+                ((uint64_t *)(void *)&packet.r.limits)[i] = number(in, 1 + i % 8);
         uint32_t option = what & 8 ? byte(in) : 0;
-        if (r.kind == GRANT_ACQUIRE)
-            r.limits.network = option & 3;
+        if (packet.r.kind == GRANT_ACQUIRE)
+            packet.r.limits.network = option & 3;
         else
-            r.option = option;
-        send_to_jail(j, &r, sizeof r, fds, descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
+            packet.r.option = option;
+        send_to_jail(j, &packet, sizeof packet.r + text, fds, descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
         break;
     }
     case 2: {                                               /* any bytes at all */
