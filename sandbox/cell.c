@@ -229,11 +229,10 @@ static int run(const struct cell_order *o, const char *bytes, size_t size, const
     if (rc < 0)
         return rc;
     given_limits(o);
-    errno = null_errno;
-    if (o->fds & CELL_IN)
-        errno = dup2(*fds++, 0) < 0 ? errno : 0;
+    const bool given = o->fds & CELL_IN;
+    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : null_errno;
     if (errno != 0)
-        unable("standard input", 126);
+        unable(given ? "standard input" : "/dev/null", 126);
     if ((o->fds & CELL_ERR) && dup2(*fds, 2) < 0)
         unable("standard error", 126);
     if (chdir(SANDBOX_WORK_DIR) < 0)
