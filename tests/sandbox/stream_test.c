@@ -344,6 +344,36 @@ static void kill_in_a_dialogue_leaves_the_sandbox_usable(void **state)
     sandbox_close(s);
 }
 
+struct both { struct outcome acquired, done; };
+static void first_acquired(void *arg, int rc, struct sandbox *s, const struct err *err)
+{
+    box_acquired(&((struct both *)arg)->acquired, rc, s, err);
+}
+static void first_done(void *arg, int rc, struct sandbox_result *r, const struct err *err)
+{
+    box_done(&((struct both *)arg)->done, rc, r, err);
+}
+
+/* A first command that comes with the acquire has all a later one has. */
+static void first_command_has_streams_too(void **state)
+{
+    (void)state;
+    struct sandbox_streams streams = { .in = memfd_with("in\n"), .out = -1, .err = -1, .apart = true };
+    struct sandbox_limits l = usual;
+    l.network = SANDBOX_NET_PROXY;
+    struct sandbox_command cmd = { .shell = "cat; echo $http_proxy >&2", .streams = &streams, .measure = true };
+    struct both b = { 0 };
+    assert_int_equal(sandbox_acquire_run(client, &BOX_EMPTY, &l, &cmd, first_acquired, first_done, &b, &b.done.err), 0);
+    close(streams.in);
+    finish(&b.done);
+    assert_true(b.acquired.come && sandbox_proxy_fd(b.acquired.sandbox) >= 0);
+    assert_string_equal(b.done.output, "in\n");
+    assert_string_equal(b.done.errors, "http://127.0.0.1:3128\n");
+    assert_true(b.done.result.usage.known & SANDBOX_KNOWN_TASKS);
+    outcome_done(&b.done);
+    sandbox_close(b.acquired.sandbox);
+}
+
 /* The command has pipes of its own and none of the caller's descriptors. */
 static void descriptors_of_the_caller_stay_outside(void **state)
 {
@@ -404,7 +434,7 @@ int main(void)
         cmocka_unit_test(slow_reader_makes_only_the_command_wait), cmocka_unit_test(reader_that_never_reads_meets_the_wall_limit),
         cmocka_unit_test(reader_that_closes_is_left_alone), cmocka_unit_test(what_is_left_at_the_end_comes_too),
         cmocka_unit_test(standard_error_apart), cmocka_unit_test(kill_in_a_dialogue_leaves_the_sandbox_usable),
-        cmocka_unit_test(descriptors_of_the_caller_stay_outside), cmocka_unit_test(other_descriptors_are_refused),
+        cmocka_unit_test(first_command_has_streams_too), cmocka_unit_test(descriptors_of_the_caller_stay_outside), cmocka_unit_test(other_descriptors_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
