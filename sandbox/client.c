@@ -284,7 +284,8 @@ static int send_request(struct sandbox_client *c, const struct grant_request *r,
 
 static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, struct packed *p, struct err *err)
 {
-    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation, .fds = p->which, .option = p->option };
+    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation, .fds = p->which,
+                               .option = p->option };
     const bool plain = p->nfds == 0 && !(p->option & GRANT_RUN_APART);
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
@@ -444,9 +445,10 @@ int sandbox_write_file(struct sandbox *s, const char *path, int content, uint32_
     if (seals < 0 || (seals & need) != need || fstat(content, &st) < 0 || mode > 0777)
         return err_set(err, ERR_USAGE, "content must be a sealed memfd, and mode %o at most 777", mode);
     if ((uint64_t)st.st_size > SANDBOX_FILE_MAX)
-        return err_set(err, ERR_LIMIT, "content: %lld bytes, at most %llu", (long long)st.st_size, (unsigned long long)SANDBOX_FILE_MAX);
-    return ask_file(s, (struct grant_request){ .kind = GRANT_WRITE, .fds = GRANT_FD_PATH | GRANT_FD_CONTENT, .option = mode }, path,
-                    content, cb, arg, err);
+        return err_set(err, ERR_LIMIT, "content: %lld bytes, at most %llu", (long long)st.st_size,
+                       (unsigned long long)SANDBOX_FILE_MAX);
+    struct grant_request r = { .kind = GRANT_WRITE, .fds = GRANT_FD_PATH | GRANT_FD_CONTENT, .option = mode };
+    return ask_file(s, r, path, content, cb, arg, err);
 }
 
 int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, struct err *err)
@@ -454,7 +456,8 @@ int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, 
     struct stat st;
     if (tree_fd >= 0 && (fstat(tree_fd, &st) < 0 || !S_ISDIR(st.st_mode)))
         return err_set(err, ERR_USAGE, "tree: no directory");
-    return ask_file(s, (struct grant_request){ .kind = GRANT_DIFF, .fds = tree_fd >= 0 ? GRANT_FD_TREE : 0 }, NULL, tree_fd, cb, arg, err);
+    struct grant_request r = { .kind = GRANT_DIFF, .fds = tree_fd >= 0 ? GRANT_FD_TREE : 0 };
+    return ask_file(s, r, NULL, tree_fd, cb, arg, err);
 }
 
 /* Kill and close have no way to fail: a jail that does not even take them is given up. */

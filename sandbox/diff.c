@@ -37,7 +37,8 @@ static int failed(const struct diff *d, const char *name, const char *step, stru
     int n = snprintf(path, sizeof path, "%s%s%s", d->path, d->len > 0 ? "/" : "", name);
     err_quote(quoted, sizeof quoted, path, (size_t)n);
     errno = sys;
-    return err_sys(err, sys == EACCES ? ERR_BAD_INPUT : sys == ENOSPC ? ERR_LIMIT : ERR_SYS, "changes of %s: %s", quoted, step);
+    int code = sys == EACCES ? ERR_BAD_INPUT : sys == ENOSPC ? ERR_LIMIT : ERR_SYS;
+    return err_sys(err, code, "changes of %s: %s", quoted, step);
 }
 
 static int put(struct diff *d, const void *bytes, size_t n, struct err *err)
@@ -55,7 +56,8 @@ static int put_head(struct diff *d, uint32_t kind, uint32_t mode, const char *na
     if (r.path_len >= PATH_BYTES_MAX)
         return err_set(err, ERR_BAD_INPUT, "changes: a path of %u bytes", r.path_len);
     if (++d->count > EDITS_COUNT_MAX || size > SANDBOX_FILE_MAX)
-        return err_set(err, ERR_LIMIT, "changes: more than %u, or one of %llu bytes", EDITS_COUNT_MAX, (unsigned long long)size);
+        return err_set(err, ERR_LIMIT, "changes: more than %u, or one of %llu bytes", EDITS_COUNT_MAX,
+                       (unsigned long long)size);
     int rc = put(d, &r, sizeof r, err);
     if (rc == 0)
         rc = put(d, d->path, d->len, err);
@@ -115,7 +117,8 @@ static int file(struct diff *d, int now, int was, const char *name, const struct
     }
     if (fd < 0)
         return failed(d, name, "open", err);
-    own_fd before = there && old.st_size == st->st_size && ((old.st_mode ^ st->st_mode) & 0100) == 0 ? open_in(was, name, 0) : -1;
+    const bool alike = there && old.st_size == st->st_size && ((old.st_mode ^ st->st_mode) & 0100) == 0;
+    own_fd before = alike ? open_in(was, name, 0) : -1;
     if (before >= 0 && same_bytes(fd, before))
         return 0;
     int rc = put_head(d, EDIT_WRITE, mode, name, (uint64_t)st->st_size, err);
@@ -154,7 +157,8 @@ static int below(struct diff *d, const char *name, int now, int was, int depth, 
     own_fd a = now, b = was;
     const size_t len = d->len, n = strlen(name);
     if (len + 1 + n >= PATH_BYTES_MAX || depth >= DEPTH_MAX)
-        return err_set(err, ERR_BAD_INPUT, "changes: deeper than %d directories or %u bytes of path", DEPTH_MAX, PATH_BYTES_MAX);
+        return err_set(err, ERR_BAD_INPUT, "changes: deeper than %d directories or %u bytes of path", DEPTH_MAX,
+                       PATH_BYTES_MAX);
     if (len > 0)
         d->path[d->len++] = '/';
     memcpy(d->path + d->len, name, n + 1);
@@ -175,10 +179,11 @@ static int gone(struct diff *d, DIR *was, int now, int depth, struct err *err)
         if (fstatat(dir, e->d_name, &old, AT_SYMLINK_NOFOLLOW) < 0)
             return failed(d, e->d_name, "look at", err);
         const bool there = now >= 0 && fstatat(now, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+        const bool was_one = S_ISREG(old.st_mode) || S_ISLNK(old.st_mode);
         if (S_ISDIR(old.st_mode) && !(there && S_ISDIR(st.st_mode))) {
             int fd = open_in(dir, e->d_name, O_DIRECTORY);
             rc = fd < 0 ? failed(d, e->d_name, "open", err) : below(d, e->d_name, -1, fd, depth, err);
-        } else if ((S_ISREG(old.st_mode) || S_ISLNK(old.st_mode)) && !(there && (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))) {
+        } else if (was_one && !(there && (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))) {
             rc = put_head(d, EDIT_DELETE, 0, e->d_name, 0, err);
         }
     }

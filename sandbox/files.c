@@ -1,8 +1,8 @@
 /*
  * files.c - single files in and out of the sandbox by name, with the sandbox's own rights.
  *
- * The caller's path is resolved without following any link; what is read is a regular file of the sandbox's own file systems,
- * never a device, a FIFO or a part of /proc. No foreign process lives meanwhile: nothing moves under our hands.
+ * The caller's path is resolved without following any link; what is read is a regular file of the sandbox's own file
+ * systems, never a device, a FIFO or a part of /proc. No foreign process lives meanwhile: nothing moves under our hands.
  */
 #include "base/own.h"
 #include "sandbox/cell.h"
@@ -25,9 +25,11 @@ static int failed(const char *path, const char *step, struct err *err)
     char quoted[200];
     err_quote(quoted, sizeof quoted, path, strlen(path));
     errno = sys;
-    int code = sys == ENOENT ? ERR_NOT_FOUND : sys == ENOSPC || sys == EDQUOT || sys == EFBIG ? ERR_LIMIT
-             : sys == ELOOP || sys == ENOTDIR || sys == EXDEV || sys == EACCES || sys == EPERM || sys == EISDIR || sys == ENOTEMPTY || sys == EROFS ||
-               sys == ENAMETOOLONG || sys == EEXIST || sys == EBUSY || sys == ENXIO || sys == EINVAL ? ERR_BAD_INPUT : ERR_SYS;
+    static const int theirs[] = { ELOOP, ENOTDIR, EXDEV, EACCES, EPERM, EISDIR, ENOTEMPTY, EROFS, ENAMETOOLONG, EEXIST, EBUSY,
+                                  ENXIO, EINVAL };
+    int code = sys == ENOENT ? ERR_NOT_FOUND : sys == ENOSPC || sys == EDQUOT || sys == EFBIG ? ERR_LIMIT : ERR_SYS;
+    for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++)
+        code = theirs[i] == sys ? ERR_BAD_INPUT : code;
     return err_sys(err, code, "%s: %s", quoted, sys == ELOOP ? "is a link, or lies beyond one" : step);
 }
 
@@ -57,7 +59,7 @@ static int place_read(const struct place *p, mode_t type, struct err *err)
 {
     struct stat st;
     struct statfs fs;
-    own_fd at = beneath_open(p->base, p->path, O_PATH, 0);      /* to open a device or a FIFO can have effects: asked first */
+    own_fd at = beneath_open(p->base, p->path, O_PATH, 0);      /* opening a device or a FIFO can have effects: ask first */
     if (at < 0 || fstat(at, &st) < 0 || fstatfs(at, &fs) < 0)
         return failed(p->path, "open", err);
     if ((st.st_mode & S_IFMT) != type)
@@ -135,9 +137,11 @@ int files_list(int path, int out, struct err *err)
     uint32_t count = 0;
     for (struct dirent *e; rc == 0 && f != NULL && (e = readdir(d)) != NULL; ) {
         struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        struct sandbox_entry head = { .name_len = (uint32_t)strlen(e->d_name), .mode = st.st_mode, .size = (uint64_t)st.st_size };
+        struct sandbox_entry head = { .name_len = (uint32_t)strlen(e->d_name), .mode = st.st_mode,
+                                      .size = (uint64_t)st.st_size };
         if (++count > LIST_MAX)
             rc = bad(p.path, "has too many entries", ERR_LIMIT, err);
         else if (fwrite(&head, sizeof head, 1, f) != 1 || fwrite(e->d_name, head.name_len, 1, f) != 1)

@@ -31,7 +31,7 @@ enum grant_kind {
 enum {                          /* bits of grant_request.fds */
     GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire; diff: only the tree */
     GRANT_FD_COMMAND = 8,       /* run: sealed memfd with the command, where it does not follow the struct */
-    GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run, with such a memfd: struct sandbox_streams */
+    GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run with such a memfd: struct sandbox_streams */
     GRANT_FD_PATH = 128,        /* read, list, write: sealed memfd, one NUL-terminated string */
     GRANT_FD_CONTENT = 256,     /* write: sealed memfd */
 };

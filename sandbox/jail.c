@@ -265,12 +265,14 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
 
 static int stream_good(int fd, bool input, struct err *err)
 {
-    return grant_stream_fits(fd, input) ? 0 : err_set(err, ERR_PROTOCOL, "descriptor is no stream to %s", input ? "read" : "write");
+    return grant_stream_fits(fd, input) ? 0
+         : err_set(err, ERR_PROTOCOL, "descriptor is no stream to %s", input ? "read" : "write");
 }
 
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    const bool apart = (r->fds & GRANT_FD_COMMAND) != 0, streams = r->fds > GRANT_FD_COMMAND || (r->option & GRANT_RUN_APART);
+    const bool apart = (r->fds & GRANT_FD_COMMAND) != 0;
+    const bool streams = (r->fds & ~(uint32_t)GRANT_FD_COMMAND) != 0 || (r->option & GRANT_RUN_APART);
     if (s->command >= 0 || apart == (j->text_len > 0) || (streams && !apart))
         return err_set(err, ERR_PROTOCOL, "slot %u: %s", s->kit.slot, s->command >= 0 ? "a second first command" : "one command");
     int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0, next = 1;
@@ -314,7 +316,8 @@ static int on_files(struct jail *j, struct slot *s, struct grant_request *r, int
         *err = why;
         return rc;
     } else {
-        struct grant_answer a = { .kind = GRANT_FILED, .slot = r->slot, .generation = r->generation, .rc = rc, .sys = why.sys };
+        struct grant_answer a = { .kind = GRANT_FILED, .slot = r->slot, .generation = r->generation,
+                                  .rc = rc, .sys = why.sys };
         memcpy(a.msg, why.msg, sizeof a.msg);
         jail_answer(j, &a, NULL, 0);
     }
@@ -337,8 +340,8 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
-#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES) | BIT(SLOT_DEAD))
 #define IDLE_STATES (BIT(SLOT_HELD) | BIT(SLOT_DEAD))
+#define HELD_STATES (IDLE_STATES | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
     [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },

@@ -323,7 +323,8 @@ static int pipe_copy(int from)
     int pipe[2], size = fcntl(from, F_GETPIPE_SZ);
     if (size < 0 || pipe2(pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         return -1;
-    bool copied = fcntl(pipe[1], F_SETPIPE_SZ, size) >= 0 && (tee(from, pipe[1], (size_t)size, SPLICE_F_NONBLOCK) >= 0 || errno == EAGAIN);
+    bool copied = fcntl(pipe[1], F_SETPIPE_SZ, size) >= 0 &&
+                  (tee(from, pipe[1], (size_t)size, SPLICE_F_NONBLOCK) >= 0 || errno == EAGAIN);
     close(pipe[1]);
     if (copied)
         return pipe[0];
@@ -421,7 +422,8 @@ static bool obey(struct launcher *l)
         return reset(l);
     } else if (o.kind == ORDER_RUN && nfds == 1 + __builtin_popcount(o.fds) + (int)o.apart) {
         n.kind = NOTE_ENDED;
-        done = l->agent > 0 && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;     /* another crew: it was killed before */
+        /* Another crew than it was for: the run was killed before it began. */
+        done = l->agent > 0 && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;
         for (int i = 0; done == 0 && i < nfds; i++)
             close(fds[i]);
         if (done == 0)
@@ -493,8 +495,8 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
             { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
         };
         for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
-            p[2 + i] = (struct pollfd){ .fd = l.over || (relays[i].live && relays[i].at < relays[i].len) ? -1 : l.output[i],
-                                        .events = POLLIN };
+            p[2 + i] = (struct pollfd){
+                .fd = l.over || (relays[i].live && relays[i].at < relays[i].len) ? -1 : l.output[i], .events = POLLIN };
         for (int i = 0; i < 3; i++)
             p[4 + i] = relay_poll(&relays[i]);
         if (poll(p, l.output[1] < 0 && relays_idle() ? 3 : 7, -1) < 0 && errno != EINTR)

@@ -117,7 +117,7 @@ struct sandbox_usage {
     uint32_t known;                         /* a figure whose bit is missing is 0 and means nothing */
     uint64_t user_ns, system_ns;            /* their sum is cpu_ns; the kernel samples the split, in a short run not once */
     uint64_t faults_minor, faults_major;
-    uint64_t io_read_bytes, io_written_bytes;   /* of block devices; what the page cache had is not read, the layer is memory */
+    uint64_t io_read_bytes, io_written_bytes;   /* of block devices; the layer is memory, and so is the page cache */
     uint64_t tasks_made;                    /* processes and threads, the command included, refused ones counted as well;
                                              * numbers begin again at kernel.pid_max, and this with them */
 };

@@ -106,7 +106,8 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     int rc = cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    if (nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+    if (nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
+        limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
@@ -152,7 +153,8 @@ static void start(struct slot *s, const void *text, size_t len)
     struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } c;
     c.o = (struct cell_order){
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
-        .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
+        .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0,
+        .pids = bare ? s->limits.pids : 0,
     };
     struct err err;
     s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;
@@ -308,7 +310,7 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
     /* The shell that started the command says 128 + 9 for it when the command was its last word. */
     bool killed_below = WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL;
     bool file_over = WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ;
-    bool no_page = (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) || (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGBUS);
+    bool no_page = WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) == 128 + SIGBUS;
     bool cpu_over = s->cgroup.cpu_usage < 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
     r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
     r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
@@ -356,7 +358,8 @@ static void tell_usage(const struct slot *s, uint64_t cpu_ns, struct sandbox_usa
     *out = (struct sandbox_usage){
         .known = now.known & s->detail.known,
         .faults_minor = be_sure(be_sure(now.faults, s->detail.faults), major), .faults_major = major,
-        .io_read_bytes = be_sure(now.io_read, s->detail.io_read), .io_written_bytes = be_sure(now.io_written, s->detail.io_written),
+        .io_read_bytes = be_sure(now.io_read, s->detail.io_read),
+        .io_written_bytes = be_sure(now.io_written, s->detail.io_written),
     };
     if (user + system == 0)
         out->known &= ~(uint32_t)SANDBOX_KNOWN_CPU;             /* too short for the kernel to have looked */

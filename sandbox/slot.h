@@ -59,8 +59,8 @@ MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
-/* The command is `text`, or for len 0 in the first of `fds`, which are the slot's from now on (and -1 then). While ACQUIRING,
- * the run begins when that has come about. */
+/* The command is `text`, or for len 0 in the first of `fds`, which are the slot's from now on (and -1 then). While
+ * ACQUIRING, the run begins when that has come about. */
 void slot_run(struct jail *j, struct slot *s, const struct grant_request *r, int *fds, const void *text, size_t len);
 /* Have an agent do `cell` with `fds` (borrowed); `out`: it fills a memfd for the client, which is put first or last. */
 void slot_files(struct jail *j, struct slot *s, const struct cell_order *cell, const int *fds, int nfds, bool out);

@@ -236,8 +236,10 @@ static void what_is_left_at_the_end_comes_too(void **state)
     (void)state;
     static const char *const writes[] = {
         "exec python3 -c \"import os; os.write(1, b'y' * 60000); os.write(1, b'end')\"",
-        "exec python3 -c \"import fcntl, os; fcntl.fcntl(1, 1031, 1 << 20); n = os.write(1, b'y' * 900000); os.write(1, b'end')\"",
-        "exec python3 -c \"import fcntl, os; fcntl.fcntl(1, 4, os.O_DIRECT | 1); [os.write(1, b'y' * 1000) for i in range(10)]; os.write(1, b'end')\"",
+        "exec python3 -c \"import fcntl, os\ntry: fcntl.fcntl(1, 1031, 1 << 20)\nexcept OSError: pass\n"     /* the user may have too many */
+        "os.write(1, b'y' * 900000); os.write(1, b'end')\"",
+        "exec python3 -c \"import fcntl, os; fcntl.fcntl(1, 4, os.O_DIRECT | 1); "
+        "[os.write(1, b'y' * 1000) for i in range(10)]; os.write(1, b'end')\"",
     };
     struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
     for (size_t i = 0; i < sizeof writes / sizeof writes[0]; i++) {
@@ -253,7 +255,8 @@ static void what_is_left_at_the_end_comes_too(void **state)
         char *text = read_all(out[0], &len);
         finish(&o);
         assert_int_equal(len, o.result.output_bytes);
-        assert_true(len > 10000);
+        if (len < 10000)
+            fail_msg("%zu: end %d value %d: %.*s", i, (int)o.result.end, o.result.value, (int)len, text);
         assert_memory_equal(text + len - 4, "yend", 4);
         assert_string_equal(o.output + o.output_len - 4, "yend");
         free(text);
