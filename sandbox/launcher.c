@@ -9,9 +9,10 @@
  *   ORDER_RUN: a command with streams goes to the agent through here, and its bytes (relay.h)
  *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
- * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
+ * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it all
  * that is left in its pid namespace; only after its death is the rest of the output read and the
- * end told. A fresh crew is made when one is needed again.
+ * end told. Where nothing was left the reaper may serve again, otherwise a fresh crew is made when
+ * one is needed.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -25,6 +26,7 @@
 #include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,9 +38,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-
-#define COUNT_MS_MAX 1000           /* for a reaper to read one file */
 
 struct launcher {
     const struct kit *kit;
@@ -140,54 +141,101 @@ static int stream_pipe(const struct launcher *l, int pipe[2], int ours, struct e
     return err->code;
 }
 
-static int crew_start(struct launcher *l, struct err *err)
+/* A new pid namespace with its reaper and its /proc. */
+static int reaper_start(struct launcher *l, struct err *err)
 {
-    int pair[2], first[2], pipe[2];
+    int pair[2];
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
     if (setns(l->self, CLONE_NEWPID) < 0 || unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, first) < 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        close_both(first);
-        return err_sys(err, ERR_SYS, "socket");
-    }
-    int rc = stream_pipe(l, pipe, 0, err);
-    if (rc < 0) {
-        close_both(first);
-        close_both(pair);
-        return err->code;
-    }
-    l->over = false;
     l->reaper = fork();
     if (l->reaper == 0)
-        cell_reaper(l->kit, &l->world, first[1]);
-    if (l->reaper > 0) {
-        l->reaper_fd = pidfd_open(l->reaper, 0);
-        l->agent = fork();
-        if (l->agent == 0)
-            cell_agent(l->kit, pair[1], pipe[1]);
-        if (l->agent > 0)
-            l->agent_fd = pidfd_open(l->agent, 0);
-    }
-    rc = l->reaper < 0 || l->agent < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
-    close(first[1]);
+        cell_reaper(l->kit, &l->world, pair[1]);
+    int rc = l->reaper < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
     close(pair[1]);
-    close(pipe[1]);
-    l->sock = pair[0];
-    l->output[0] = pipe[0];
-    l->crew++;
-    if (rc == 0)
-        rc = await_answer(first[0], err);
-    if (rc == 0)
-        rc = frame_send(first[0], "", 1, &l->agent_fd, 1, err);
-    if (rc == 0)
-        rc = await_answer(l->sock, err);
-    close(first[0]);
+    if (rc == 0) {
+        l->reaper_fd = pidfd_open(l->reaper, 0);
+        rc = await_answer(pair[0], err);
+    }
+    close(pair[0]);
     l->world.proc_mounted = true;
-    struct note crew = { .kind = NOTE_CREW, .crew = l->crew };
+    return rc;
+}
+
+/* The second process of the namespace, also where others had that number before; it is not counted there. */
+static pid_t fork_second(int *out_pidfd)
+{
+    pid_t number = 2;
+    struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD,
+                               .set_tid = (uint64_t)(uintptr_t)&number, .set_tid_size = 1 };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* How far the numbers of the run's pid namespace have come: the word after the fourth blank, told to its own only. */
+static uint32_t last_pid(void)
+{
+    char text[128];
+    own_fd fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (uint32_t)strtoul(last, NULL, 10);
+}
+
+/* In place of the agent, which is reaped: where the run was killed there is no place any more, and no count. */
+static void count_tasks(const struct launcher *l)
+{
+    int pidfd = -1;
+    pid_t pid = fork_second(&pidfd);
+    if (pid == 0) {
+        l->kit->ring->tasks = last_pid();
+        _exit(0);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+static int agent_start(struct launcher *l, bool again, struct err *err)
+{
+    int pair[2], pipe[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    own_fd sock = pair[0], theirs = pair[1];
+    if (stream_pipe(l, pipe, 0, err) < 0)
+        return err->code;
+    own_fd output = pipe[0], print = pipe[1];
+    l->over = false;
+    l->agent = fork_second(&l->agent_fd);
+    if (l->agent == 0)
+        cell_agent(l->kit, theirs, print, again);
+    if (l->agent < 0) {
+        l->agent = 0;
+        return err_sys(err, ERR_SYS, "fork");
+    }
+    l->sock = give_fd(&sock);
+    l->output[0] = give_fd(&output);
+    close(give_fd(&theirs));
+    return await_answer(l->sock, err);
+}
+
+/* The reaper of the last run serves again when it is all that lives of it, and when nobody but agents ever lived there: the
+ * agent finds out, for the namespace tells the next number to its own only. */
+static int crew_start(struct launcher *l, struct err *err)
+{
+    struct note crew = { .kind = NOTE_CREW, .crew = ++l->crew };
+    int rc = l->reaper > 0 ? agent_start(l, true, err) : ERR_BUSY;
+    if (rc < 0) {
+        crew_end(l);
+        rc = reaper_start(l, err);
+        if (rc == 0)
+            rc = agent_start(l, false, err);
+    }
     if (rc < 0)
         crew_end(l);
     else
@@ -361,17 +409,15 @@ static void ended(struct launcher *l)
     }
     struct statfs fs;
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
-    if (l->kit->ring->measure) {                /* the reaper counts, and ends by itself */
-        struct pollfd reaper = { .fd = l->reaper_fd, .events = POLLIN };
-        while (poll(&reaper, 1, COUNT_MS_MAX) < 0 && errno == EINTR)
-            ;
-    }
     const int rest[2] = { l->output[0], l->output[1] };
     l->output[0] = l->output[1] = -1;
     n.status = agent_reap(l);
-    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
-    if (!cgroup_only_ours(l->kit->pids_now))
-        crew_end(l);
+    close(l->sock);
+    l->sock = -1;
+    if (l->kit->ring->measure)
+        count_tasks(l);
+    if (l->over || !cgroup_only_ours(l->kit->pids_now))
+        crew_end(l);                            /* as a rule the command was the last of its kind */
     drain(l, 0, rest[0]);
     relay_close(&relays[RELAY_IN]);
     if (l->rings[1] != NULL) {
@@ -383,7 +429,6 @@ static void ended(struct launcher *l)
     const struct part *report = &l->world.parts[WORLD_REPORT];
     n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
     tell(l, &n, rc, &err, NULL, 0);
-    crew_end(l);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -391,7 +436,8 @@ static bool reset(struct launcher *l)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    crew_end(l);
+    if (l->agent > 0)
+        crew_end(l);
     streams_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
@@ -410,6 +456,8 @@ static bool obey(struct launcher *l)
     own_fd proxy = -1;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
+    if (o.killed && l->agent == 0)
+        crew_end(l);                            /* it may be dying still */
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
         done = acquire(l, &o, fds, &proxy, &err);
@@ -492,7 +540,8 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
         relays[i].from = relays[i].to = -1;
     while (rc == 0) {
         struct pollfd p[7] = {
-            { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
+            { .fd = kit->sock, .events = POLLIN },
+            { .fd = l.agent > 0 ? l.agent_fd : l.reaper > 0 ? l.reaper_fd : -1, .events = POLLIN },
         };
         for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
             p[2 + i] = (struct pollfd){
@@ -504,7 +553,9 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
         for (int i = 0; i < 3; i++)
             if (p[4 + i].revents != 0)
                 relay_step(&relays[i]);
-        if (p[1].revents != 0)
+        if (p[1].revents != 0 && l.agent == 0)
+            crew_end(&l);
+        else if (p[1].revents != 0)
             ended(&l);
         else if (p[2].revents != 0)
             output(&l, 0);

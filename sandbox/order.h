@@ -44,6 +44,7 @@ struct cell_order {
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
+    uint32_t killed;            /* the jail has killed the last crew that it was told of */
     uint32_t apart, crew;       /* run: standard error is apart; the crew it is for */
     struct sandbox_limits limits;   /* acquire */
     struct cell_order cell;     /* run, files: the order to the agent */
@@ -59,10 +60,10 @@ struct note {
     char msg[ERR_MSG_SIZE];
 };
 
-/* Output of the current run, and what its reaper counted; shared by the jail (reads after the end) and the launcher and
- * reaper (write). The jail sets all numbers before the run. With standard error apart that has a ring of its own. */
+/* Output of the current run, and the count of its tasks; shared by the jail (reads after the end) and the launcher (writes).
+ * The jail sets all numbers before the run. With standard error apart that has a ring of its own. */
 struct ring {
-    uint32_t measure;           /* the reaper is to count */
+    uint32_t measure;           /* the tasks made are to be counted */
     uint32_t tasks;             /* last number given in the run's pid namespace; 0: not counted */
     uint32_t over;              /* a byte came that was too many */
     uint64_t max;               /* so many may be printed, on all streams of the run; one more ends it */

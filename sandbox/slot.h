@@ -31,6 +31,7 @@ struct slot {
     pid_t keeper;
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
+    bool crew_killed;               /* that one, by us */
     int agent, command;             /* socket to the agent of the next run; command that waits for one; -1: none */
     uint32_t crew;                  /* the launcher's number of that agent */
     int streams[3];                 /* of the waiting command, in the order of GRANT_FD_IN ...; -1: none */
