@@ -230,6 +230,21 @@ static void usage_is_told_when_asked_for(void **state)
     o = measured(usual, "exec python3 -c '\nimport threading\nfor i in range(7):\n    t = threading.Thread(target=int)\n    t.start()\n    t.join()'");
     assert_int_equal(u->tasks_made, 8);
     outcome_done(&o);
+    for (int i = 0; i < 5; i++) {               /* orphans that live on hold the command's number as their session's */
+        o = measured(usual, "for i in 1 2 3; do (sleep 5 & ); done; exec true");
+        assert_int_equal(u->tasks_made, 1 + 3 * 2);
+        outcome_done(&o);
+    }
+    struct sandbox *s = box_acquire(client, BOX_EMPTY, usual);
+    for (int i = 0; i < 4; i++) {               /* one run after another */
+        struct sandbox_command cmd = { .shell = i & 1 ? "/bin/true; exec true" : "exec true", .measure = true };
+        o = (struct outcome){ 0 };
+        assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &o.err), 0);
+        assert_int_equal(box_wait(client, &o.come, 60000), 0);
+        assert_int_equal(u->tasks_made, i & 1 ? 2 : 1);
+        outcome_done(&o);
+    }
+    sandbox_close(s);
     /* Not for a run of which the memory killer or a kill took the end. */
     struct sandbox_limits l = usual;
     l.wall_ns = NS_PER_S / 2;
