@@ -247,7 +247,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -283,11 +283,9 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
                                                               : "memory.max_usage_in_bytes", O_RDWR);
             s->oom = open_in(dir, "memory.oom_control", O_RDONLY);
             s->memory_now = open_in(dir, "memory.usage_in_bytes", O_RDONLY);
-            s->force_empty = open_in(dir, "memory.force_empty", O_WRONLY);
         } else if (c == CGROUP_PIDS) {
             s->pids_max = open_in(dir, "pids.max", O_WRONLY);
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
-            s->pids_now = open_in(dir, "pids.current", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
         } else if (c == CGROUP_CPUACCT) {
@@ -300,7 +298,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
 void cgroup_slot_drop(struct cgroup_slot *s)
 {
     int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
-                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->force_empty, &s->pids_now };
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now };
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -313,15 +311,20 @@ void cgroup_slot_drop(struct cgroup_slot *s)
     }
 }
 
-int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err)
+int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err)
 {
+    *out_pids_now = -1;
     for (int c = 0; s->host->version == 1 && c < CGROUP_CONTROLLER_COUNT; c++) {
         char dir[400];
         if (s->host->base[c][0] == '\0')
             continue;
         snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[c], s->slot);
-        if (put_path(dir, "cgroup.procs", "0") < 0)
+        /* A thread that moves itself by "tasks" takes no lock against the whole system's forks; by "cgroup.procs" it would,
+         * at the price of a grace period. */
+        if (put_path(dir, "tasks", "0") < 0)
             return err_sys(err, ERR_SYS, "join control group %s", dir);
+        if (c == CGROUP_PIDS)
+            *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
     }
     return 0;
 }
@@ -340,8 +343,11 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
             return err_sys(err, ERR_SYS, "open limits of slot %u", s->slot);
         put(s->cpu_quota, open_end);
         /* File pages the last sandbox read are charged here still; a lot of them would slow the next limit. */
-        if (number(s->memory_now, NULL) > KEEP_CHARGED)
-            put(s->force_empty, "0");
+        if (number(s->memory_now, NULL) > KEEP_CHARGED) {
+            char dir[400];
+            snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[CGROUP_MEMORY], s->slot);
+            put_path(dir, "memory.force_empty", "0");
+        }
         return 0;
     }
     if (s->memory_bytes != limits->memory_bytes) {
