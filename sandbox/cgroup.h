@@ -13,7 +13,7 @@
 #include "sandbox/sandbox.h"
 #include <stdbool.h>
 
-enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_CONTROLLER_COUNT };
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_BLKIO, CGROUP_CONTROLLER_COUNT };
 
 struct cgroup_host {
     int version;                            /* 0: none */
@@ -31,6 +31,11 @@ struct cgroup_slot {
 };
 
 struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
+struct cgroup_detail {
+    uint32_t known;                         /* SANDBOX_KNOWN_* */
+    uint64_t user, system;                  /* only their proportion means something */
+    uint64_t faults, faults_major, io_read, io_written;
+};
 
 /* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version. */
 void cgroup_open(struct cgroup_host *h);
@@ -50,3 +55,5 @@ bool cgroup_only_ours(int pids_now);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);
+/* What costs more to read; opened by name each time, because few runs want it. */
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out);
