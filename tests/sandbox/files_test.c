@@ -125,7 +125,7 @@ static void hostile_places_are_not_read(void **state)
         { "fifo", ERR_BAD_INPUT }, { "link", ERR_BAD_INPUT }, { "dir/passwd", ERR_BAD_INPUT }, { "loop", ERR_BAD_INPUT },
         { "d", ERR_BAD_INPUT }, { "huge", ERR_LIMIT }, { "over", ERR_LIMIT }, { "closed", ERR_BAD_INPUT },
         { "shut/x", ERR_BAD_INPUT }, { "sock", ERR_BAD_INPUT }, { "/dev/null", ERR_BAD_INPUT }, { "/dev/tty", ERR_BAD_INPUT },
-        { "/proc/self/environ", ERR_BAD_INPUT }, { "/proc/self/root/etc/passwd", ERR_BAD_INPUT }, { "/proc/1/maps", ERR_BAD_INPUT },
+        { "/proc/self/environ", ERR_BAD_INPUT }, { "/proc/self/root/etc/passwd", ERR_BAD_INPUT }, { "/proc/1/maps", ERR_NOT_FOUND },
         { "/dev/stdin", ERR_BAD_INPUT }, { "none", ERR_NOT_FOUND }, { "d/none", ERR_NOT_FOUND }, { "link/x", ERR_BAD_INPUT },
         { "../etc/passwd", ERR_BAD_INPUT }, { "", ERR_BAD_INPUT }, { "/", ERR_BAD_INPUT }, { "/assay/store/up", ERR_BAD_INPUT },
     };
