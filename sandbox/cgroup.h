@@ -1,10 +1,11 @@
 /*
  * cgroup.h - limits and usage of a slot by control groups, version 1 or 2, whichever this host has.
  *
- * Theory: below the group the jail was started in (v1), or the first place where controllers can be
- * passed on (v2), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", one directory per slot.
+ * Theory: below the group the jail was started in (v1), or the best place where controllers can be passed on (v2: see
+ * open_v2()), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", and in it one per slot.
  * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
- * launchers are born inside. v2: every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
+ * launchers are born inside. v2: every launcher is born into the slot's directory (CLONE_INTO_CGROUP), which is made anew
+ * for each where the kernel cannot begin a new memory peak (before 6.12).
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
  * the next jail of the namespace; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
@@ -18,27 +19,32 @@ enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT,
 struct cgroup_host {
     int version;                            /* 0: none */
     char base[CGROUP_CONTROLLER_COUNT][320];/* directory of this jail per controller; "" where absent; v2: first only */
+    char aside[320];                        /* v2: group whose processes are in a leaf of it, so that it can hold ours; "": none */
 };
 
 struct cgroup_slot {
     const struct cgroup_host *host;
     uint32_t slot;
-    int dir;                                /* v2: directory of the current sandbox, else -1 */
+    int dir;                                /* v2: the directory, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
-    int memory_now, force_empty;            /* v1 */
+    int memory_now, reclaim;
+    bool peak_stays;                        /* v2: the directory's memory peak can only grow */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;
 };
 
 struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
 
-/* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version. */
+/* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version.
+ * v2: may move the calling process, its client and others into a leaf of their group; cgroup_close() moves them back. */
 void cgroup_open(struct cgroup_host *h);
 /* Remove this jail's directories. Waits up to 2 s for the last processes to go. */
 void cgroup_close(const struct cgroup_host *h);
 
 MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err);
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
+/* Between two sandboxes: limits wide open, and what cannot serve again made anew. `occupied`: a keeper lives. */
+MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err);
 /* v1: the calling process joins for good. */
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */

@@ -61,17 +61,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->generation++;
     s->reason = SLOT_REASON_NONE;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    int rc = 0;
-    if (s->cgroup.host->version == 2) {
-        cgroup_slot_drop(&s->cgroup);
-        rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
-    } else {
-        rc = cgroup_limit(&s->cgroup, NULL, &err);
-        if (rc < 0 && s->sock < 0) {            /* no keeper in it: the group may be gone */
-            cgroup_slot_drop(&s->cgroup);
-            rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
-        }
-    }
+    int rc = cgroup_slot_renew(&s->cgroup, s->sock >= 0, &err);
     if (rc == 0 && s->sock < 0)
         rc = jail_keeper(j, s, &err);
     if (rc < 0) {
