@@ -188,9 +188,10 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
-    if (rc == 0 && tree >= 0 && o->tree_own)
+    const bool over = o->tree_own && l->world.marks;
+    if (rc == 0 && tree >= 0 && over)
         rc = mount_tree(&l->world, l->kit, tree, err);
-    if (rc == 0 && tree >= 0 && !o->tree_own) {
+    if (rc == 0 && tree >= 0 && !over) {
         struct cell_order c = { .kind = CELL_COPY };
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : ask_agent(l, &c, (int[]){ dir }, 1, err);

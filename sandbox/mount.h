@@ -9,6 +9,11 @@
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
  * below /assay and covered by an empty directory, out of reach but usable by descriptor.
  * Paths of the image are resolved without symbolic links before anything is mounted on them.
+ *
+ * Rootless, the kernel gives a user namespace less, and this is all that differs here: no idmapped layer (what belongs to
+ * others than the user cannot be written over), device nodes bound from the host's, overlay marks in user attributes and
+ * no redirected directories, and a /proc of the jail's that stays below each sandbox's own, because a namespace without
+ * one may not have a new one.
  */
 #pragma once
 #include "sandbox/order.h"
@@ -28,6 +33,7 @@ struct world {                  /* a launcher's view */
     int report;                 /* SANDBOX_REPORT_DIR */
     int64_t report_empty;       /* its st_size while empty: tmpfs counts entries there */
     bool proc_mounted;
+    bool marks;                 /* the store can hold an overlay's marks: a directory may replace one of the lower layer */
     uint64_t disk_bytes, disk_inodes;   /* current size of the store */
 };
 MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *err);

@@ -62,7 +62,8 @@ struct plan {                   /* what the top of the host's root looks like, r
 
 struct kit {                    /* what the processes of a slot inherit; fixed before the fork */
     uint32_t slot;
-    uid_t    uid;               /* host uid and gid behind uid 0 inside */
+    uid_t    uid;               /* uid and gid behind uid 0 inside, as the jail sees them */
+    bool     rootless;          /* the jail was started by an ordinary user: see jail.c */
     int      sock;              /* to the jail */
     int      userns;
     struct ring *ring;
