@@ -597,6 +597,11 @@ int main(int argc, char **argv)
     struct err err;
     int rc = has_admin() ? 0 : enter_userns(&err);
     j.rootless = !has_uids(j.uid_first, j.uid_first + 2 * GRANT_SLOTS_MAX - 1);
+    if (rc == 0 && j.rootless)
+        log_line(LOG_WARN, "not run by root: sandboxes live inside one user's namespace, share what the kernel counts per user, "
+                 "and can change no file of the host's root that is another's");
+    if (rc == 0 && j.cgroup.version == 0)
+        log_line(LOG_WARN, "no control groups: memory, tasks and CPU time are limited per process or user, not for a run as a whole");
     pid_t pid = rc < 0 || unshare(CLONE_NEWPID) < 0 ? -1 : fork();
     if (pid < 0) {
         struct grant_answer a = { .kind = GRANT_HELLO };

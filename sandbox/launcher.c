@@ -28,6 +28,7 @@
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -63,15 +64,16 @@ static int await_answer(int sock, struct err *err)
 }
 
 /* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
-static void crew_end(struct launcher *l, int *out_status)
+static void crew_end(struct launcher *l, struct note *out)
 {
     int status = 0;
+    struct rusage used = { 0 };
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
     if (l->agent > 0) {
         if (l->reaper <= 0)
             pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
-        while (waitpid(l->agent, &status, 0) < 0 && errno == EINTR)
+        while (wait4(l->agent, &status, 0, &used) < 0 && errno == EINTR)
             ;
         close(l->agent_fd);
     }
@@ -87,8 +89,12 @@ static void crew_end(struct launcher *l, int *out_status)
         close(l->output);
     l->reaper = l->agent = 0;
     l->sock = l->output = -1;
-    if (out_status != NULL)
-        *out_status = status;
+    if (out != NULL) {
+        out->status = status;
+        out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
+                      (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
+        out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
+    }
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -237,7 +243,7 @@ static void ended(struct launcher *l)
     }
     own_fd rest = l->output;
     l->output = -1;
-    crew_end(l, &n.status);
+    crew_end(l, &n);
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;

@@ -68,7 +68,8 @@ struct sandbox_result {
     uint64_t output_bytes;      /* how much was printed in all */
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
-    int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only */
+    int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only: memory, cpu_ns and pids are then limits of
+                                 * each process or user, and the figures those of the command, its children and the largest */
 };
 
 struct sandbox_command {
@@ -78,7 +79,9 @@ struct sandbox_command {
 };
 
 /*
- * Start `jail_path` (a root process) and connect to it; `slots` sandboxes at most at once.
+ * Start `jail_path` and connect to it; `slots` sandboxes at most at once. Run by root it is what this header says; run by
+ * an ordinary user, sandboxes live inside a user namespace of that user's, with weaker limits (see enforced_by), and the
+ * jail says so on standard error.
  * *out is owned: sandbox_client_close() ends the jail and everything in it.
  * ERR_DENIED when the kernel or our rights do not allow isolation: the text says what is missing.
  */

@@ -229,6 +229,10 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
     r->enforced_by = s->cgroup.host->version;
+    if (r->enforced_by == 0) {
+        r->cpu_ns = s->end.cpu_ns;
+        r->memory_bytes_peak = s->end.rss_bytes;
+    }
     own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
     s->deadline_ns = 0;
