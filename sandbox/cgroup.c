@@ -12,9 +12,9 @@
 
 #define PREFIX "assay-jail."
 #define TCP_BYTES "67108864"            /* v1 counts socket buffers apart, and leaves them unlimited unless told */
+#define ROOMY_BYTES ((uint64_t)64 << 20)        /* the launcher has room for its own work below any such limit */
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define LEAF "/assay-client"            /* v2: where the processes of a group go whose controllers are passed on */
-#define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
 
 static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct" };
 
@@ -378,7 +378,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -398,6 +398,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
         s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
         s->memory_now = open_in(dir, "memory.current", O_RDONLY);
+        s->pids_now = s->peak_stays ? -1 : open_in(dir, "pids.current", O_RDONLY);      /* else the keeper's would be of another */
         s->reclaim = open_in(dir, "memory.reclaim", O_WRONLY);
         return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0
              : err_sys(err, ERR_SYS, "control group files of %s", dir);
@@ -420,6 +421,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         } else if (c == CGROUP_PIDS) {
             s->pids_max = open_in(dir, "pids.max", O_WRONLY);
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
+            s->pids_now = open_in(dir, "pids.current", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
         } else {
@@ -432,7 +434,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
 void cgroup_slot_drop(struct cgroup_slot *s)
 {
     int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
-                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->reclaim };
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->reclaim, &s->pids_now };
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -498,7 +500,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     }
     if (s->pids != limits->pids) {
         s->pids = 0;
-        if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS(v2)) < 0)
+        if (put_number(s->pids_max, (uint64_t)limits->pids + CGROUP_OWN_TASKS(s->host->version)) < 0)
             return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
         s->pids = limits->pids;
     }
@@ -509,6 +511,21 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
         s->cpu_percent = put(s->cpu_quota, quota) < 0 ? 0 : limits->cpu_percent;
     }
     return 0;
+}
+
+bool cgroup_settle(struct cgroup_slot *s)
+{
+    struct err err;
+    if (s->host->version == 2 && s->peak_stays)
+        return false;
+    if (s->memory_bytes >= ROOMY_BYTES && number(s->memory_now, NULL) <= KEEP_CHARGED)
+        return true;
+    return cgroup_limit(s, NULL, &err) == 0;
+}
+
+bool cgroup_only_ours(int pids_now, uint32_t ours)
+{
+    return number(pids_now, NULL) == ours;
 }
 
 void cgroup_peak_reset(struct cgroup_slot *s)

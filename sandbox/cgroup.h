@@ -4,8 +4,8 @@
  * Theory: below the group the jail was started in (v1), or the best place where controllers can be passed on (v2: see
  * open_v2()), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", and in it one per slot.
  * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
- * launchers are born inside. v2: every launcher is born into the slot's directory (CLONE_INTO_CGROUP), which is made anew
- * for each where the kernel cannot begin a new memory peak (before 6.12).
+ * launchers are born inside. v2: every launcher is born into the slot's directory (CLONE_INTO_CGROUP). Where the kernel
+ * cannot begin a new memory peak (before 6.12), each sandbox has a launcher and a directory of its own.
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
  * the next jail of the namespace; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
@@ -13,6 +13,8 @@
 #pragma once
 #include "sandbox/sandbox.h"
 #include <stdbool.h>
+
+#define CGROUP_OWN_TASKS(version) ((version) == 2 ? 2u : 3u)    /* launcher and reaper, on v1 the keeper too */
 
 enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_CONTROLLER_COUNT };
 
@@ -27,7 +29,7 @@ struct cgroup_slot {
     uint32_t slot;
     int dir;                                /* v2: the directory, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
-    int memory_now, reclaim;
+    int memory_now, reclaim, pids_now;
     bool peak_stays;                        /* v2: the directory's memory peak can only grow */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;
@@ -49,6 +51,10 @@ MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct er
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
+/* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */
+bool cgroup_settle(struct cgroup_slot *s);
+/* Are `ours` tasks all that lives in the slot? `pids_now`: its file of that name; -1: never known. */
+bool cgroup_only_ours(int pids_now, uint32_t ours);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);

@@ -16,15 +16,17 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* Keep socket and user namespace as descriptors 3 and 4, standard error as it is, and nothing else. */
+/* Keep kit's descriptors as 3, 4 and 5, standard error as it is, and nothing else. */
 static int keep_fds(struct kit *kit)
 {
-    int sock = fcntl(kit->sock, F_DUPFD_CLOEXEC, 16), ns = fcntl(kit->userns, F_DUPFD_CLOEXEC, 16);
-    if (sock < 0 || ns < 0 || dup2(sock, 3) < 0 || dup2(ns, 4) < 0)
-        return -1;
-    kit->sock = 3;
-    kit->userns = 4;
-    return close_range(5, ~0u, 0);
+    int *keep[] = { &kit->sock, &kit->userns, &kit->pids_now };
+    for (int i = 0; i < 3; i++)
+        if (*keep[i] >= 0 && (*keep[i] = fcntl(*keep[i], F_DUPFD_CLOEXEC, 16)) < 0)
+            return -1;
+    for (int i = 0; i < 3; i++)
+        if (*keep[i] >= 0 && (*keep[i] = dup2(*keep[i], 3 + i)) < 0)
+            return -1;
+    return close_range(kit->pids_now >= 0 ? 6 : 5, ~0u, 0);
 }
 
 static void tell(int sock, uint32_t kind, int fd, int rc, const struct err *why)
@@ -52,6 +54,7 @@ static pid_t spawn(int cgroup, int *out_pidfd)
 void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
 {
     static struct net net;
+    int proc = -1;
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "keeper");
@@ -61,7 +64,9 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
         err = *why;
     else if (keep_fds(kit) < 0)
         rc = err_sys(&err, ERR_SYS, "keeper: descriptors");
-    else if ((rc = net_init(&net, &err)) == 0)
+    else if ((proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+        rc = err_sys(&err, ERR_SYS, "keeper: /proc");
+    else if ((rc = net_watch(&net, proc, &err)) == 0)
         rc = mount_keeper(kit, &err);
     for (;;) {
         struct order o;
@@ -74,7 +79,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
             tell(kit->sock, NOTE_READY, -1, rc, &err);
             continue;
         }
-        if (!net_unused(&net) && net_fresh(&net, &bad) < 0) {
+        if (net_renew(&net, &bad) < 0) {
             tell(kit->sock, NOTE_READY, -1, bad.code, &bad);
             continue;
         }
@@ -84,7 +89,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
             if (cgroup >= 0)
                 close(give_fd(&cgroup));
             close(net.proc);
-            launcher_main(kit);
+            launcher_main(kit, &net, proc);
         }
         if (pid < 0) {
             err_sys(&bad, ERR_DENIED, "new namespaces");

@@ -1,11 +1,12 @@
 /*
- * launcher.c - one sandbox from its making to its death.
+ * launcher.c - a sandbox from its making to its death, and the next ones in the same world while that is as new.
  *
  *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = reaper + agent of the coming run
  *   ORDER_ACQUIRE: tree, size, edits -> NOTE_ACQUIRED
  *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
  *   ORDER_CREW: for the next run
+ *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
  * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
  * that is left in its pid namespace; only after its death is the rest of the output read and the
@@ -15,6 +16,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/cell.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
@@ -36,6 +38,7 @@
 
 struct launcher {
     const struct kit *kit;
+    struct net *net;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
     struct sandbox_limits limits;
@@ -63,20 +66,32 @@ static int await_answer(int sock, struct err *err)
     return a.rc;
 }
 
-/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
-static void crew_end(struct launcher *l, struct note *out)
+/* The agent is dead or dying: how it ended, and what it used, into *out (NULL: nobody asks). */
+static void agent_reap(struct launcher *l, struct note *out)
 {
     int status = 0;
     struct rusage used = { 0 };
+    while (wait4(l->agent, &status, 0, &used) < 0 && errno == EINTR)
+        ;
+    close(l->agent_fd);
+    l->agent = 0;
+    if (out == NULL)
+        return;
+    out->status = status;
+    out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
+                  (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
+    out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
+}
+
+/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
+static void crew_end(struct launcher *l)
+{
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-    if (l->agent > 0) {
-        if (l->reaper <= 0)
-            pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
-        while (wait4(l->agent, &status, 0, &used) < 0 && errno == EINTR)
-            ;
-        close(l->agent_fd);
-    }
+    else if (l->agent > 0)
+        pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
+    if (l->agent > 0)
+        agent_reap(l, NULL);
     if (l->reaper > 0) {
         /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
         for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
@@ -87,14 +102,8 @@ static void crew_end(struct launcher *l, struct note *out)
         close(l->sock);
     if (l->output >= 0)
         close(l->output);
-    l->reaper = l->agent = 0;
+    l->reaper = 0;
     l->sock = l->output = -1;
-    if (out != NULL) {
-        out->status = status;
-        out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
-                      (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
-        out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
-    }
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -167,7 +176,7 @@ static int crew_start(struct launcher *l, struct err *err)
     l->world.proc_mounted = true;
     struct note crew = { .kind = NOTE_CREW };
     if (rc < 0)
-        crew_end(l, NULL);
+        crew_end(l);
     else
         tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, 2);
     return rc;
@@ -189,7 +198,7 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
     if (root >= 0) {
-        crew_end(l, NULL);                  /* made for the other root */
+        crew_end(l);                  /* made for the other root */
         rc = mount_root(&l->world, l->kit, root, err);
     }
     if (rc == 0)
@@ -243,19 +252,37 @@ static void ended(struct launcher *l)
     }
     own_fd rest = l->output;
     l->output = -1;
-    crew_end(l, &n);
+    agent_reap(l, &n);
+    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
+    if (!cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours))
+        crew_end(l);
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
     }
     struct stat st;
     struct statfs fs;
-    n.report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
+    const struct part *report = &l->world.parts[WORLD_REPORT];
+    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     tell(l, &n, rc, &err, NULL, 0);
+    crew_end(l);
 }
 
-/* One order of the jail. False: it is gone. */
+/* The sandbox is closed. False: what it left cannot be taken away. */
+static bool reset(struct launcher *l)
+{
+    struct note ready = { .kind = NOTE_READY };
+    struct err err = { 0 };
+    crew_end(l);
+    if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
+        return false;
+    int rc = crew_start(l, &err);
+    tell(l, &ready, rc, &err, NULL, 0);
+    return rc == 0;
+}
+
+/* One order of the jail. False: it is gone, or this launcher is of no more use. */
 static bool obey(struct launcher *l)
 {
     struct order o;
@@ -272,10 +299,12 @@ static bool obey(struct launcher *l)
         done = l->agent > 0 ? 0 : crew_start(l, &err);
         if (done == 0)
             return true;                        /* NOTE_CREW is told */
+    } else if (o.kind == ORDER_RESET && nfds == 0) {
+        return reset(l);
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;
-        done = ask_agent(l, &c, (int[]){ l->world.report, fds[0] }, 2, &err);
+        done = ask_agent(l, &c, (int[]){ l->world.parts[WORLD_REPORT].dir, fds[0] }, 2, &err);
         if (done == 0)
             done = await_answer(l->sock, &err);
     } else {
@@ -287,9 +316,9 @@ static bool obey(struct launcher *l)
     return true;
 }
 
-void launcher_main(const struct kit *kit)
+void launcher_main(const struct kit *kit, struct net *net, int proc)
 {
-    struct launcher l = { .kit = kit, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
+    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
@@ -298,6 +327,9 @@ void launcher_main(const struct kit *kit)
     int rc = l.self < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
+    if (rc == 0)
+        rc = net_watch(net, proc, &err);
+    close(proc);
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0)

@@ -60,6 +60,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
+    s->resetting = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     int rc = cgroup_slot_renew(&s->cgroup, s->sock >= 0, &err);
     if (rc == 0 && s->sock < 0)
@@ -95,11 +96,19 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     return 0;
 }
 
-/* Hand the waiting command to the agent. From here on it may run. */
-static void start(struct slot *s)
+/* What is used from here on is used by the coming run: until then the slot is idle. */
+static void mark(struct slot *s)
+{
+    cgroup_peak_reset(&s->cgroup);
+    cgroup_usage(&s->cgroup, &s->before);
+}
+
+/* Hand the command to the agent: the one that waits, or `text`. From here on it may run. */
+static void start(struct slot *s, const void *text, size_t len)
 {
     const bool bare = s->cgroup.host->version == 0;
-    struct cell_order c = {
+    struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } c;
+    c.o = (struct cell_order){
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
         .cpu_s = bare ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
     };
@@ -108,41 +117,45 @@ static void start(struct slot *s)
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
     /* Where the agent is dead already, the launcher tells so. */
-    if (frame_send(s->agent, &c, sizeof c, &s->command, 1, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
+    if (len > 0)
+        memcpy(c.text, text, len);
+    if (frame_send(s->agent, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
         kill(s->keeper, SIGKILL);
     drop_fd(&s->agent);
     drop_fd(&s->command);
 }
 
-void slot_run(struct jail *j, struct slot *s, int command)
+/* The slot is held and has a command, waiting or as `text`: hand it to the agent, or have one made first. */
+static void begin(struct slot *s, const void *text, size_t len)
 {
-    struct err err;
-    if (s->state == SLOT_DEAD) {
-        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
-        answer(j, s, GRANT_DONE, ERR_LOST, &err);
-        return;
-    }
-    s->command = fcntl(command, F_DUPFD_CLOEXEC, 0);
-    if (s->command < 0) {
-        answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
-        return;
-    }
-    cgroup_peak_reset(&s->cgroup);
-    cgroup_usage(&s->cgroup, &s->before);
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
     s->began_ns = now;
     s->wall_end_ns = now + s->limits.wall_ns;
-    s->cpu_end_ns = s->before.cpu_ns + s->limits.cpu_ns;
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
-    if (s->agent >= 0) {
-        start(s);
-    } else {
-        struct order o = { .kind = ORDER_CREW };
-        order(s, &o, NULL, 0);
+    if (s->agent >= 0)
+        start(s, text, len);
+    else
+        order(s, &(struct order){ .kind = ORDER_CREW }, NULL, 0);
+}
+
+void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len)
+{
+    struct err err;
+    int rc = 0;
+    s->command = command;
+    if (s->state == SLOT_DEAD)
+        rc = err_set(&err, ERR_LOST, "the sandbox died: acquire another");
+    else if (len > 0 && (s->state != SLOT_HELD || s->agent < 0))
+        s->command = rc = frame_memfd("command", text, len, &err);          /* it has to wait */
+    if (rc < 0) {
+        drop_fd(&s->command);
+        answer(j, s, GRANT_DONE, rc, &err);
+    } else if (s->state == SLOT_HELD) {
+        begin(s, text, s->command >= 0 ? 0 : len);
     }
 }
 
@@ -158,8 +171,28 @@ void slot_kill(struct slot *s, enum slot_reason why)
         pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
 
+/* The launcher can tell whether the next sandbox may have its world; what it was in the middle of would keep it from that. */
+static bool reset(struct slot *s)
+{
+    const bool idle = s->state == SLOT_HELD || s->state == SLOT_RUNNING || s->state == SLOT_DRAIN;
+    if (!idle || s->launcher_fd < 0 || !cgroup_settle(&s->cgroup))
+        return false;
+    if (s->run_fd >= 0 && s->state != SLOT_HELD)
+        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+    drop_crew(s);
+    s->state = SLOT_MAKING;
+    s->generation++;
+    s->reason = SLOT_REASON_NONE;
+    s->resetting = true;
+    s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    order(s, &(struct order){ .kind = ORDER_RESET }, NULL, 0);
+    return true;
+}
+
 void slot_scrub(struct jail *j, struct slot *s)
 {
+    if (reset(s))
+        return;
     s->state = SLOT_SCRUB;
     drop_crew(s);
     drop_fd(&s->report_fd);
@@ -290,7 +323,9 @@ static void launcher_gone(struct jail *j, struct slot *s)
     struct cgroup_usage used;
     cgroup_usage(&s->cgroup, &used);
     s->state = SLOT_DEAD;
-    if (was == SLOT_MAKING) {
+    if (was == SLOT_MAKING && s->resetting) {
+        slot_make(j, s);
+    } else if (was == SLOT_MAKING) {
         s->state = SLOT_MAKING;                 /* its NOTE_READY carried the reason; try again */
         s->deadline_ns = clock_mono_ns() + RETRY_NS;
     } else if (was == SLOT_READY) {
@@ -329,12 +364,14 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         why.sys = n->sys;
         if (s->state != SLOT_MAKING)
             return 0;
+        s->resetting = false;
         if (n->rc == 0) {
             s->state = SLOT_READY;
             /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now
              * is tried again then; small ones wait, because they could take the launcher. */
             if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
                 why.code = 0;
+            mark(s);
         }
         s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
         answer(j, s, GRANT_READY, n->rc, &why);
@@ -350,6 +387,9 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             s->state = SLOT_HELD;
             s->deadline_ns = 0;
             answer(j, s, GRANT_ACQUIRED, 0, NULL);
+            mark(s);
+            if (s->command >= 0)
+                begin(s, NULL, 0);
         }
         return 0;
     case NOTE_CREW:
@@ -362,8 +402,10 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         fds[0] = fds[1] = -1;
         if (s->state == SLOT_DRAIN)
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
-        else if (s->state == SLOT_RUNNING && s->command >= 0)
-            start(s);
+        else if (s->state == SLOT_RUNNING && s->command >= 0) {
+            mark(s);
+            start(s, NULL, 0);
+        }
         return 0;
     case NOTE_ENDED:
         drop_crew(s);                           /* outside a run the kernel took it, for memory: the next run has one made */
@@ -424,11 +466,11 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
         } else {
             struct cgroup_usage used;
             cgroup_usage(&s->cgroup, &used);
-            if (used.cpu_ns >= s->cpu_end_ns && s->cgroup.host->version != 0) {
+            if (used.cpu_ns >= s->before.cpu_ns + s->limits.cpu_ns && s->cgroup.host->version != 0) {
                 slot_kill(s, SLOT_REASON_CPU);
                 break;
             }
-            uint64_t cores = (s->limits.cpu_percent + 99) / 100, left = be_sure(s->cpu_end_ns, used.cpu_ns) / (cores ? cores : 1);
+            uint64_t cores = (s->limits.cpu_percent + 99) / 100, left = be_sure(s->before.cpu_ns + s->limits.cpu_ns, used.cpu_ns) / (cores ? cores : 1);
             s->deadline_ns = now_ns + (left < 5 * NS_PER_MS ? 5 * NS_PER_MS : left);
             if (s->deadline_ns > s->wall_end_ns)
                 s->deadline_ns = s->wall_end_ns;

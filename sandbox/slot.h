@@ -6,6 +6,7 @@
  *      |                                     v                    v   +-- DRAIN <+   --ended--> HELD
  *      +----- launcher gone --------------- SCRUB <----close------+--------+
  *
+ * From HELD, RUNNING and DRAIN a close leads straight to MAKING where the launcher can be told to reset its world.
  * A run that left report files passes through COLLECT on its way from ended to HELD.
  * DEAD: the launcher died under a client (the kernel's memory killer may choose it): runs fail until
  * the client closes. Nothing here waits: each step is begun by a message, a pidfd or the timer.
@@ -23,6 +24,7 @@ enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_
 struct slot {
     enum slot_state state;
     uint32_t generation;            /* of the sandbox: a number is used once */
+    bool resetting;                 /* MAKING: by the launcher that is there, not by a new one */
     struct kit kit;
     struct cgroup_slot cgroup;
     pid_t keeper;
@@ -32,8 +34,8 @@ struct slot {
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
-    uint64_t began_ns, wall_end_ns, cpu_end_ns;
-    struct cgroup_usage before;     /* at the start of the run */
+    uint64_t began_ns, wall_end_ns;
+    struct cgroup_usage before;     /* when the slot was last made ready for a run */
     int owner_ns;                   /* user namespace for trees of an owner other than root, the last one asked for; -1: none */
     uid_t owner_uid;
     gid_t owner_gid;
@@ -50,7 +52,9 @@ MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
-void slot_run(struct jail *j, struct slot *s, int command);
+/* The command is in memfd `command`, which is the slot's from now on, or for -1 in `text`. While ACQUIRING, the run begins
+ * when that has come about. */
+void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len);
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);
