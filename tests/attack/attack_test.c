@@ -2,6 +2,9 @@
  * The attack suite against our own jail. Per trick of tricks/: the attack must end as its row says and have got nothing; the
  * same program in a bare child, without any defence, must get what the row names, so that the test can fail; the honest twin
  * must work. After every trick host, jail and a neighbouring sandbox are looked at.
+ *
+ * usage: attack_test [PART_OF_A_NAME]. With ATTACK_NO_BARE in the environment the bare child is left out: it needs root and
+ * things of this host's that a test machine has not.
  */
 #include "base/own.h"
 #include "sandbox/report_files.h"
@@ -118,13 +121,15 @@ static void attack_gets_nothing(struct attack const *a, const char *name)
         assert_int_equal(o.rc, ERR_BAD_INPUT);
         return;
     }
+    /* Version 2 counts socket buffers as the sandbox's memory: its limit may end what version 1 refuses. */
+    const bool by_memory = o.result.enforced_by == 2 && strncmp(name, "memory_by_", 10) == 0 && o.result.end == SANDBOX_END_MEMORY_LIMIT;
     if (harness_first_got(o.output) != NULL || strstr(o.output, SECRET) != NULL)
         fail_msg("%s: the attacker got something:\n%.4000s", name, o.output);
-    if (o.result.end != a->end || (a->value >= 0 && o.result.value != a->value) || (o.result.limits_hit & a->hits) != a->hits)
+    if (!by_memory && (o.result.end != a->end || (a->value >= 0 && o.result.value != a->value) || (o.result.limits_hit & a->hits) != a->hits))
         fail_msg("%s: end %d value %d hits %u, output:\n%.3000s", name, (int)o.result.end, o.result.value, o.result.limits_hit, o.output);
     if (a->end == SANDBOX_END_EXIT && a->value == 0 && strstr(o.output, "refused") == NULL)
         fail_msg("%s: nothing was tried:\n%.3000s", name, o.output);
-    for (size_t i = 0; i < 3 && a->must[i][0] != '\0'; i++)
+    for (size_t i = 0; i < 3 && !by_memory && a->must[i][0] != '\0'; i++)
         if (strstr(o.output, a->must[i]) == NULL)
             fail_msg("%s: `%s` missing in:\n%.6000s", name, a->must[i], o.output);
     /* A report may hold what the attacker wrote, never what lies behind a link. */
@@ -137,12 +142,33 @@ static void attack_gets_nothing(struct attack const *a, const char *name)
         assert_true(accept(h.listeners[i], NULL, NULL) < 0);        /* nobody came through */
 }
 
+/* What is weaker when an ordinary user runs the jail, on a host that lends no control groups to users. */
+static const struct { const char *name, *why; } weaker[] = {
+    { "cpu_of_children_never_waited_for", "CPU time is limited per process" },
+    { "fork_bomb", "tasks are limited per user: it ends by the time limit" },
+    { "memory_by_", "memory is limited per process, and what the kernel holds for one is not counted" },
+    { "spin_on_many_threads", "a share of the CPU is not enforced" },
+    { "thread_bomb", "tasks are limited per user, and not reported as a limit hit" },
+    { "lock_a_shared_file", "device nodes are the host's own files: locks on them are shared" },
+    { "watch_a_shared_file", "device nodes are the host's own files: their use can be watched" },
+    { "watches_of_a_neighbour_used_up", "what the kernel counts per user is one budget for all sandboxes and the user" },
+    { "files_left_for_the_next", "the twin changes /usr, which is another's" },
+    { "image_with_set_uid_and_devices", "only root can make such an image" },
+    { "image_with_tmp_as_device", "only root can make such an image" },
+    { "tree_with_links_and_devices", "only root can make such a tree" },
+};
+
 static void trick(void **state)
 {
     const struct attack *a = *state;
     static struct run_end r;
     char name[48];
     harness_name(a, name);
+    for (size_t i = 0; geteuid() != 0 && i < sizeof weaker / sizeof weaker[0]; i++)
+        if (strncmp(name, weaker[i].name, strlen(weaker[i].name)) == 0) {
+            printf("SKIPPED without root: %s: %s\n", name, weaker[i].why);
+            skip();
+        }
     attack_gets_nothing(a, name);
     struct err why;
     struct outcome o = harness_ours(&h, a, "twin", &why);
@@ -150,6 +176,8 @@ static void trick(void **state)
         fail_msg("%s: twin: `%s`", name, o.rc < 0 ? why.msg : o.output);
     outcome_done(&o);
     unharmed(name);
+    if (getenv("ATTACK_NO_BARE") != NULL)
+        return;
     if (a->bare[0] != '\0') {
         harness_other(&h, a, "attack", NULL, &r);
         if (!harness_has_got(r.text, a->bare))
@@ -224,6 +252,8 @@ static void report_takes_only_plain_files(void **state)
 static void traps_for_the_next_run(void **state)
 {
     (void)state;
+    if (geteuid() != 0)
+        skip();                                 /* the traps cannot be laid: /dev/null and /bin/sh are another's */
     struct sandbox *s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ .wall_ns = 20 * NS_PER_S });
     struct outcome o = box_run(client, s,
         "rm -f /dev/null /dev/zero; ln -s /proc/self/fd/7 /dev/null; mv /assay /gone; mkdir -p /assay/report; ln -s /etc/passwd /assay/report/p; "
@@ -254,6 +284,8 @@ static void traps_for_the_next_run(void **state)
 static void uid_outside_is_nobodys(void **state)
 {
     (void)state;
+    if (geteuid() != 0)
+        skip();                                 /* it is the user's: there is no other */
     struct outcome o = { 0 };
     struct err err;
     struct sandbox *s = box_acquire(client, BOX_EMPTY, (struct sandbox_limits){ 0 });

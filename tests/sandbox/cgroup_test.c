@@ -315,12 +315,34 @@ static void missing_controllers_are_told(void **state)
     assert_true(rmdir(TOP "/t-poor/inner") == 0 && rmdir(TOP "/t-poor") == 0);
 }
 
+/* A user to whom a group was lent, as systemd does for a login's services. */
+static int as_user(const char *group)
+{
+    if (setresgid(1000, 1000, 1000) < 0 || setresuid(1000, 1000, 1000) < 0)
+        return 2;
+    struct sandbox_client *c = box_start(1);
+    REQUIRE(ends_in(own_group(), "/assay-client") && held(c));
+    sandbox_client_close(c);
+    REQUIRE(ends_in(own_group(), strrchr(group, '/')) && nothing_below(group));
+    return 0;
+}
+
+static void group_lent_to_a_user(void **state)
+{
+    (void)state;
+    mkdir(TOP "/t-lent", 0755);
+    assert_int_equal(system("chown 1000:1000 " TOP "/t-lent " TOP "/t-lent/cgroup.procs " TOP "/t-lent/cgroup.subtree_control"), 0);
+    assert_int_equal(in_group(TOP "/t-lent", as_user), 0);
+    assert_int_equal(rmdir(TOP "/t-lent"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_exact), cmocka_unit_test(peak_is_the_sandboxes_own),
         cmocka_unit_test(service_keeps_its_processes_in_a_leaf), cmocka_unit_test(login_keeps_its_processes),
         cmocka_unit_test(container_is_taken_whole), cmocka_unit_test(missing_controllers_are_told),
+        cmocka_unit_test(group_lent_to_a_user),
     };
     return cmocka_run_group_tests_name("sandbox cgroups", tests, need_v2, NULL);
 }

@@ -202,6 +202,14 @@ static void two_sandboxes_do_not_see_each_other(void **state)
 static void tree_of_another_owner_works(void **state)
 {
     (void)state;
+    if (geteuid() != 0) {                       /* who cannot give files away has others' to try: it is copied */
+        own_fd dir = open("/usr/share/base-files", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual,
+                                    "stat -c %u:%g . profile && echo y >>profile && touch n && tail -n 1 profile");
+        assert_string_equal(o.output, "0:0\n0:0\ny\n");
+        outcome_done(&o);
+        return;
+    }
     char other[] = "/tmp/assay-tree.XXXXXX";
     assert_non_null(mkdtemp(other));
     /* The slots come round, and with them what each keeps for the owner of its last tree. */
@@ -221,6 +229,8 @@ static void tree_of_another_owner_works(void **state)
 static void tree_without_idmap_works(void **state)
 {
     (void)state;
+    if (geteuid() != 0)
+        skip();
     char base[] = "/tmp/assay-over.XXXXXX";
     assert_non_null(mkdtemp(base));
     pid_t child = fork();

@@ -1,0 +1,111 @@
+/*
+ * The sandbox without root: the other test programs once more, run by an ordinary user, who has no right but the one to make
+ * user namespaces. What cannot hold there they skip themselves; what is weaker is listed in tests/attack/attack_test.c.
+ */
+#include "base/own.h"
+#include <errno.h>
+#include <grp.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#define USER 1000
+
+static char here[4096], dir[64];
+
+static int sh(const char *fmt, ...)
+{
+    char text[8192];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return system(text);
+}
+
+static void become_user(void)
+{
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(USER, USER, USER) < 0 || setresuid(USER, USER, USER) < 0))
+        _exit(98);
+}
+
+/* A directory of the user's with copies of what the user may have no way to. */
+static int start(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        become_user();
+        _exit(unshare(CLONE_NEWUSER) < 0 ? 1 : 0);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) < 0)
+        return -1;
+    if (status != 0) {
+        printf("SKIPPED: an ordinary user may make no user namespaces here: kernel.unprivileged_userns_clone, "
+               "user.max_user_namespaces, or a security module\n");
+        exit(0);
+    }
+    const char *bin = getenv("ASSAY_BIN"), *attacker = getenv("ASSAY_ATTACKER");
+    strcpy(dir, "/tmp/assay-user.XXXXXX");
+    if (mkdtemp(dir) == NULL)
+        return -1;
+    return sh("cp %s/assay-jail %s && cp %s/*_test %s/../attack/attack_test %s 2>/dev/null; cp %s %s && chmod -R a+rX %s && chown -R %d:%d %s",
+              bin != NULL ? bin : "build/bin", dir, here, here, dir, attacker != NULL ? attacker : "build/attack/attacker", dir, dir,
+              geteuid() == 0 ? USER : (int)geteuid(), geteuid() == 0 ? USER : (int)getegid(), dir);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    return sh("rm -rf %s", dir);
+}
+
+static void run(const char *program, char *const *more)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        char path[128], *argv[8] = { path };
+        for (int i = 0; more != NULL && more[i] != NULL && i < 6; i++)
+            argv[1 + i] = more[i];
+        snprintf(path, sizeof path, "%s/%s", dir, program);
+        if (chdir(dir) < 0 || setenv("ASSAY_BIN", dir, 1) < 0 || setenv("HOME", dir, 1) < 0 || setenv("ATTACK_NO_BARE", "1", 1) < 0 ||
+            setenv("ASSAY_ATTACKER", "./attacker", 1) < 0)
+            _exit(97);
+        become_user();
+        execv(path, argv);
+        _exit(96);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    if (status != 0)
+        fail_msg("%s by an ordinary user: status %x", program, (unsigned)status);
+}
+
+static void runs_end_as_told(void **state) { (void)state; run("run_test", NULL); }
+static void trees_and_edits(void **state) { (void)state; run("tree_test", NULL); }
+static void networks(void **state) { (void)state; run("net_test", NULL); }
+static void lives(void **state) { (void)state; run("life_test", NULL); }
+static void soaks(void **state) { (void)state; run("soak_test", (char *[]){ (char[]){ "40" }, (char[]){ "3" }, NULL }); }
+static void attacks(void **state) { (void)state; run("attack_test", NULL); }
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    snprintf(here, sizeof here, "%s", argv[0]);
+    char *slash = strrchr(here, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_end_as_told), cmocka_unit_test(trees_and_edits), cmocka_unit_test(networks), cmocka_unit_test(lives),
+        cmocka_unit_test(soaks), cmocka_unit_test(attacks),
+    };
+    return cmocka_run_group_tests_name("sandbox without root", tests, start, stop);
+}
