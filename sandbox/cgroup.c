@@ -262,7 +262,7 @@ static bool base_in(struct cgroup_host *h, const char *parent)
         if (pid == 0) {
             char dir[400];
             snprintf(dir, sizeof dir, "%s/slot-0", h->base[0]);
-            _exit(put_path(dir, "cgroup.procs", "0") < 0);
+            _exit(put_path(dir, "cgroup.procs", "0") < 0 ? 1 : 0);
         }
         int status = 1;
         good = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
@@ -398,7 +398,8 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
         s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
         s->memory_now = open_in(dir, "memory.current", O_RDONLY);
-        s->pids_now = s->peak_stays ? -1 : open_in(dir, "pids.current", O_RDONLY);      /* else the keeper's would be of another */
+        /* A directory that is made anew is not the one of which the keeper has it. */
+        s->pids_now = s->peak_stays ? -1 : open_in(dir, "pids.current", O_RDONLY);
         s->reclaim = open_in(dir, "memory.reclaim", O_WRONLY);
         return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0
              : err_sys(err, ERR_SYS, "control group files of %s", dir);

@@ -21,7 +21,7 @@ enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT,
 struct cgroup_host {
     int version;                            /* 0: none */
     char base[CGROUP_CONTROLLER_COUNT][320];/* directory of this jail per controller; "" where absent; v2: first only */
-    char aside[320];                        /* v2: group whose processes are in a leaf of it, so that it can hold ours; "": none */
+    char aside[320];                        /* v2: group whose processes were moved to a leaf of it; "": none */
 };
 
 struct cgroup_slot {

@@ -120,8 +120,8 @@ static int enter_userns(struct err *err)
     uid_t uid = geteuid();
     gid_t gid = getegid();
     if (unshare(CLONE_NEWUSER) < 0)
-        return err_sys(err, ERR_DENIED, "assay-jail is run by uid %u, and the kernel lets it have no user namespace: run it as root, "
-                       "or see `assay doctor`", uid);
+        return err_sys(err, ERR_DENIED, "assay-jail is run by uid %u, and the kernel lets it have no user namespace: "
+                       "run it as root, or see `assay doctor`", uid);
     own_fd fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, "deny", 4) != 4)
         return err_sys(err, ERR_DENIED, "setgroups of a user namespace");
@@ -276,7 +276,7 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
     own_fd here = j->rootless ? same_dir(path, &st) : -1;
     int fd = !j->rootless ? mount_clone(dir, other ? s->owner_ns : s->kit.userns, out_own, err)
            : here >= 0 ? mount_clone(here, -1, out_own, err)
-           : err_set(err, ERR_DENIED, "a directory handed to a jail without root must be reachable by its name since the jail's start");
+           : err_set(err, ERR_DENIED, "a directory for a jail without root must be mounted before the jail is started");
     if (j->rootless)
         *out_own = !other;
     if (setns(j->own_ns, CLONE_NEWNS) < 0)
@@ -541,7 +541,8 @@ static int open_all(struct jail *j, struct err *err)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .ring = ring, .filter = filter, .plan = plan,
+            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless,
+            .ring = ring, .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);
         if (s->kit.userns < 0)
@@ -617,10 +618,11 @@ int main(int argc, char **argv)
     int rc = has_admin() ? 0 : enter_userns(&err);
     j.rootless = !has_uids(j.uid_first, j.uid_first + 2 * GRANT_SLOTS_MAX - 1);
     if (rc == 0 && j.rootless)
-        log_line(LOG_WARN, "not run by root: sandboxes live inside one user's namespace, share what the kernel counts per user, "
-                 "and can change no file of the host's root that is another's");
+        log_line(LOG_WARN, "not run by root: sandboxes live inside one user's namespace, share what the kernel counts per "
+                 "user, and can change no file of the host's root that is another's");
     if (rc == 0 && j.cgroup.version == 0)
-        log_line(LOG_WARN, "no control groups: memory, tasks and CPU time are limited per process or user, not for a run as a whole");
+        log_line(LOG_WARN, "no control groups: memory, tasks and CPU time are limited per process or user, not for a run as "
+                 "a whole");
     pid_t pid = rc < 0 || unshare(CLONE_NEWPID) < 0 ? -1 : fork();
     if (pid < 0) {
         struct grant_answer a = { .kind = GRANT_HELLO };

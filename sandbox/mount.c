@@ -185,8 +185,9 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     own_fd dev = rc < 0 ? -1 : openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
     if (dev < 0)
         return rc < 0 ? rc : err_sys(err, ERR_SYS, "/dev");
+    const mode_t kind = kit->rootless ? S_IFREG : S_IFCHR;
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
-        if (mknodat(dev, nodes[i].name, (kit->rootless ? S_IFREG : S_IFCHR) | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+        if (mknodat(dev, nodes[i].name, kind | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
             fchownat(dev, nodes[i].name, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
             return err_sys(err, ERR_SYS, "device %s", nodes[i].name);
     for (size_t i = 0; i < sizeof dev_links / sizeof dev_links[0]; i++)
@@ -205,8 +206,8 @@ static int keep_for_rootless(int top, struct err *err)
         struct stat st;
         snprintf(from, sizeof from, "/dev/%s", nodes[i].name);
         own_fd node = open_tree(AT_FDCWD, from, CLONE_FLAGS | AT_SYMLINK_NOFOLLOW);
-        if (node < 0 || fstat(node, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(nodes[i].major, nodes[i].minor) ||
-            mknodat(top, from + 1, S_IFREG | 0444, 0) < 0)
+        if (node < 0 || fstat(node, &st) < 0 || !S_ISCHR(st.st_mode) ||
+            st.st_rdev != makedev(nodes[i].major, nodes[i].minor) || mknodat(top, from + 1, S_IFREG | 0444, 0) < 0)
             return err_sys(err, ERR_DENIED, "%s of the host is needed", from);
         rc = attach(node, top, from + 1, err);
     }
@@ -278,7 +279,8 @@ static int overlay_make(const char *lower, int lower_fd, const char *name, const
         return rc;
     const char *const options[][2] = {
         { "source", "overlay" }, { lower == NULL ? "lowerdir+" : "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
-        { kit->rootless ? "userxattr" : "?redirect_dir", kit->rootless ? NULL : "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
+        { kit->rootless ? "userxattr" : "?redirect_dir", kit->rootless ? NULL : "on" },
+        { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
     };
     return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
 }

@@ -41,7 +41,7 @@ struct note {
     int32_t  status;            /* ended: wait status of the command */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
-    uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these processes */
+    uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */
     char msg[ERR_MSG_SIZE];
 };
 

@@ -68,8 +68,9 @@ struct sandbox_result {
     uint64_t output_bytes;      /* how much was printed in all */
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
-    int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only: memory, cpu_ns and pids are then limits of
-                                 * each process or user, and the figures those of the command, its children and the largest */
+    int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only: then memory, CPU time and tasks are
+                                 * limited per process or user, and cpu_ns is that of the command and its children, the peak the
+                                 * largest of them */
 };
 
 struct sandbox_command {

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -15,7 +16,7 @@ FIXED = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def half(x):\n-    retu
 @pytest.fixture
 def user():
     """A function that runs a command as the user, in a home that holds our programs."""
-    home = subprocess.run(["mktemp", "-d", "/tmp/assay-user.XXXXXX"], check=True, capture_output=True, text=True).stdout.strip()
+    home = tempfile.mkdtemp(prefix="assay-user.", dir="/tmp")
     for name in ("assay", "assayd", "assay-jail", "assay-worker"):
         shutil.copy(os.path.join(BIN, name), home)
     env = {"PATH": "/usr/bin:/bin", "HOME": home, "ASSAY_STATE": home + "/state", "LANG": "C.UTF-8"}
@@ -49,8 +50,9 @@ def test_a_user_judges_patches_and_is_told_what_is_weaker(user):
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "base")
-    record = {"instance_id": "calc-1", "repo": "calc", "base_commit": git("rev-parse", "HEAD").strip(), "problem_statement": "half() is wrong",
-              "patch": FIXED, "test_patch": "", "FAIL_TO_PASS": ["test_calc.py::test_half"], "PASS_TO_PASS": [],
+    record = {"instance_id": "calc-1", "repo": "calc", "base_commit": git("rev-parse", "HEAD").strip(),
+              "problem_statement": "half() is wrong", "patch": FIXED, "test_patch": "",
+              "FAIL_TO_PASS": ["test_calc.py::test_half"], "PASS_TO_PASS": [],
               "test_cmd": "/usr/bin/python3 -m pytest test_calc.py"}
     assert user("sh", "-c", "cat >tasks.jsonl", input=json.dumps(record) + "\n")[0] == 0
     rc, out, err = user("./assay", "tasks", "import", "tasks.jsonl", "--repos", "repos")

@@ -57,9 +57,11 @@ static int start(void **state)
     strcpy(dir, "/tmp/assay-user.XXXXXX");
     if (mkdtemp(dir) == NULL)
         return -1;
-    return sh("cp %s/assay-jail %s && cp %s/*_test %s/../attack/attack_test %s 2>/dev/null; cp %s %s && chmod -R a+rX %s && chown -R %d:%d %s",
-              bin != NULL ? bin : "build/bin", dir, here, here, dir, attacker != NULL ? attacker : "build/attack/attacker", dir, dir,
-              geteuid() == 0 ? USER : (int)geteuid(), geteuid() == 0 ? USER : (int)getegid(), dir);
+    if (sh("cp %s/assay-jail %s && cp %s %s && cp %s/*_test %s", bin != NULL ? bin : "build/bin", dir,
+           attacker != NULL ? attacker : "build/attack/attacker", dir, here, dir) != 0)
+        return -1;
+    sh("cp %s/../attack/attack_test %s 2>/dev/null", here, dir);        /* unless it lay with the others */
+    return geteuid() == 0 ? sh("chown -R %d:%d %s", USER, USER, dir) : 0;
 }
 
 static int stop(void **state)
@@ -76,8 +78,8 @@ static void run(const char *program, char *const *more)
         for (int i = 0; more != NULL && more[i] != NULL && i < 6; i++)
             argv[1 + i] = more[i];
         snprintf(path, sizeof path, "%s/%s", dir, program);
-        if (chdir(dir) < 0 || setenv("ASSAY_BIN", dir, 1) < 0 || setenv("HOME", dir, 1) < 0 || setenv("ATTACK_NO_BARE", "1", 1) < 0 ||
-            setenv("ASSAY_ATTACKER", "./attacker", 1) < 0)
+        if (chdir(dir) < 0 || setenv("ASSAY_BIN", dir, 1) < 0 || setenv("HOME", dir, 1) < 0 ||
+            setenv("ATTACK_NO_BARE", "1", 1) < 0 || setenv("ASSAY_ATTACKER", "./attacker", 1) < 0)
             _exit(97);
         become_user();
         execv(path, argv);
@@ -104,8 +106,8 @@ int main(int argc, char **argv)
     if (slash != NULL)
         *slash = '\0';
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_end_as_told), cmocka_unit_test(trees_and_edits), cmocka_unit_test(networks), cmocka_unit_test(lives),
-        cmocka_unit_test(soaks), cmocka_unit_test(attacks),
+        cmocka_unit_test(runs_end_as_told), cmocka_unit_test(trees_and_edits), cmocka_unit_test(networks),
+        cmocka_unit_test(lives), cmocka_unit_test(soaks), cmocka_unit_test(attacks),
     };
     return cmocka_run_group_tests_name("sandbox without root", tests, start, stop);
 }
