@@ -150,7 +150,7 @@ static void check_isolation(struct doctor *d)
     bool root = geteuid() == 0;
     check(d, root ? GOOD : WEAK, "privileges",
           "sandboxes live inside this user's own namespace: device files are the host's, what the kernel counts per user is "
-          "shared, /usr cannot be changed, trees and images of other owners are copied or refused",
+          "shared, the user's groups stay, /usr cannot be changed, trees of other owners are copied",
           "run as root where strangers' code is run", root ? "root" : "uid %u, not root", (unsigned)geteuid());
     if (!run_trial(&t, !root, true) || (root && !run_trial(&user, true, false))) {
         check(d, MISSING, "namespaces", "no sandbox can be made", "see the kernel log", "the trial process failed");
