@@ -181,6 +181,7 @@ static bool open_v1(struct cgroup_host *h)
         if (make_base(h->base[c], sizeof h->base[c], parent) < 0)
             h->base[c][0] = '\0';
     }
+    h->cpu_share = h->base[CGROUP_CPU][0] != '\0';
     return h->base[CGROUP_MEMORY][0] != '\0' && h->base[CGROUP_PIDS][0] != '\0';
 }
 
@@ -266,6 +267,7 @@ static bool base_in(struct cgroup_host *h, const char *parent)
         }
         int status = 1;
         good = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+        h->cpu_share = probe.cpu_quota >= 0;
         cgroup_slot_drop(&probe);
     }
     if (!good)

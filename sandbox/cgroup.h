@@ -20,6 +20,7 @@ enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT,
 
 struct cgroup_host {
     int version;                            /* 0: none */
+    bool cpu_share;                         /* sandbox_limits.cpu_percent can be enforced */
     char base[CGROUP_CONTROLLER_COUNT][320];/* directory of this jail per controller; "" where absent; v2: first only */
     char aside[320];                        /* v2: group whose processes were moved to a leaf of it; "": none */
 };

@@ -623,6 +623,8 @@ int main(int argc, char **argv)
     if (rc == 0 && j.cgroup.version == 0)
         log_line(LOG_WARN, "no control groups: memory, tasks and CPU time are limited per process or user, not for a run as "
                  "a whole");
+    else if (rc == 0 && !j.cgroup.cpu_share)
+        log_line(LOG_WARN, "no control group for the CPU: a sandbox's share of it is not limited");
     pid_t pid = rc < 0 || unshare(CLONE_NEWPID) < 0 ? -1 : fork();
     if (pid < 0) {
         struct grant_answer a = { .kind = GRANT_HELLO };
