@@ -8,9 +8,10 @@
  *   ORDER_CREW: for the next run
  *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
- * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
+ * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it all
  * that is left in its pid namespace; only after its death is the rest of the output read and the
- * end told. A fresh crew is made when one is needed again.
+ * end told. Where nothing was left the reaper may serve again, otherwise a fresh crew is made when
+ * one is needed.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -23,6 +24,7 @@
 #include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,6 +36,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 struct launcher {
@@ -118,63 +121,78 @@ static void tell(struct launcher *l, struct note *n, int rc, const struct err *w
         _exit(1);
 }
 
-static void close_both(const int pair[2])
+/* A new pid namespace with its reaper and its /proc. */
+static int reaper_start(struct launcher *l, struct err *err)
 {
-    close(pair[0]);
-    close(pair[1]);
-}
-
-static int crew_start(struct launcher *l, struct err *err)
-{
-    int pair[2], first[2], pipe[2];
+    int pair[2];
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
     if (setns(l->self, CLONE_NEWPID) < 0 || unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, first) < 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        close_both(first);
-        return err_sys(err, ERR_SYS, "socket");
-    }
-    /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
-    int rc = pipe2(pipe, O_CLOEXEC);
-    if (rc < 0 || fchown(pipe[1], l->kit->uid, l->kit->uid) < 0 || fcntl(pipe[0], F_SETFL, O_NONBLOCK) < 0) {
-        err_sys(err, ERR_SYS, "output pipe");
-        if (rc == 0)
-            close_both(pipe);
-        close_both(first);
-        close_both(pair);
-        return err->code;
-    }
-    l->over = false;
     l->reaper = fork();
     if (l->reaper == 0)
-        cell_reaper(l->kit, &l->world, first[1]);
-    if (l->reaper > 0) {
-        l->reaper_fd = pidfd_open(l->reaper, 0);
-        l->agent = fork();
-        if (l->agent == 0)
-            cell_agent(l->kit, pair[1], pipe[1]);
-        if (l->agent > 0)
-            l->agent_fd = pidfd_open(l->agent, 0);
-    }
-    rc = l->reaper < 0 || l->agent < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
-    close(first[1]);
+        cell_reaper(l->kit, &l->world, pair[1]);
+    int rc = l->reaper < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
     close(pair[1]);
-    close(pipe[1]);
-    l->sock = pair[0];
-    l->output = pipe[0];
-    if (rc == 0)
-        rc = await_answer(first[0], err);
-    if (rc == 0)
-        rc = frame_send(first[0], "", 1, &l->agent_fd, 1, err);
-    if (rc == 0)
-        rc = await_answer(l->sock, err);
-    close(first[0]);
+    if (rc == 0) {
+        l->reaper_fd = pidfd_open(l->reaper, 0);
+        rc = await_answer(pair[0], err);
+    }
+    close(pair[0]);
     l->world.proc_mounted = true;
+    return rc;
+}
+
+/* The second process of the namespace, also where others had that number before; it is not counted there. */
+static pid_t fork_second(int *out_pidfd)
+{
+    pid_t number = 2;
+    struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD,
+                               .set_tid = (uint64_t)(uintptr_t)&number, .set_tid_size = 1 };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+static int agent_start(struct launcher *l, bool again, struct err *err)
+{
+    int pair[2], pipe[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    own_fd sock = pair[0], theirs = pair[1];
+    if (pipe2(pipe, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "output pipe");
+    own_fd output = pipe[0], print = pipe[1];
+    /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
+    if (fchown(print, l->kit->uid, l->kit->uid) < 0 || fcntl(output, F_SETFL, O_NONBLOCK) < 0)
+        return err_sys(err, ERR_SYS, "output pipe");
+    l->over = false;
+    l->agent = fork_second(&l->agent_fd);
+    if (l->agent == 0)
+        cell_agent(l->kit, theirs, print, again);
+    if (l->agent < 0) {
+        l->agent = 0;
+        return err_sys(err, ERR_SYS, "fork");
+    }
+    l->sock = give_fd(&sock);
+    l->output = give_fd(&output);
+    close(give_fd(&theirs));
+    return await_answer(l->sock, err);
+}
+
+/* The reaper of the last run serves again when it is all that lives of it, and when nobody but agents ever lived there: the
+ * agent finds out, for the namespace tells the next number to its own only. */
+static int crew_start(struct launcher *l, struct err *err)
+{
     struct note crew = { .kind = NOTE_CREW };
+    int rc = l->reaper > 0 ? agent_start(l, true, err) : ERR_BUSY;
+    if (rc < 0) {
+        crew_end(l);
+        rc = reaper_start(l, err);
+        if (rc == 0)
+            rc = agent_start(l, false, err);
+    }
     if (rc < 0)
         crew_end(l);
     else
@@ -253,9 +271,10 @@ static void ended(struct launcher *l)
     own_fd rest = l->output;
     l->output = -1;
     agent_reap(l, &n);
-    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
-    if (!cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours))
-        crew_end(l);
+    close(l->sock);
+    l->sock = -1;
+    if (l->over || !cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours))
+        crew_end(l);                            /* as a rule the command was the last of its kind */
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
@@ -266,7 +285,6 @@ static void ended(struct launcher *l)
     n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     tell(l, &n, rc, &err, NULL, 0);
-    crew_end(l);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -274,7 +292,8 @@ static bool reset(struct launcher *l)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    crew_end(l);
+    if (l->agent > 0)
+        crew_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
     int rc = crew_start(l, &err);
@@ -291,6 +310,8 @@ static bool obey(struct launcher *l)
     int fds[FRAME_FDS_MAX], nfds, done;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
+    if (o.killed && l->agent == 0)
+        crew_end(l);                            /* it may be dying still */
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
         done = acquire(l, &o, fds, &err);
@@ -338,12 +359,15 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
     tell(&l, &ready, rc, &err, NULL, 0);
     while (rc == 0) {
         struct pollfd p[3] = {
-            { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent > 0 ? l.agent_fd : -1, .events = POLLIN },
+            { .fd = kit->sock, .events = POLLIN },
+            { .fd = l.agent > 0 ? l.agent_fd : l.reaper > 0 ? l.reaper_fd : -1, .events = POLLIN },
             { .fd = l.output, .events = POLLIN },
         };
         if (poll(p, 3, -1) < 0 && errno != EINTR)
             break;
-        if (p[1].revents != 0)
+        if (p[1].revents != 0 && l.agent == 0)
+            crew_end(&l);
+        else if (p[1].revents != 0)
             ended(&l);
         else if (p[2].revents != 0)
             output(&l);
