@@ -380,7 +380,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -400,9 +400,6 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
         s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
         s->memory_now = open_in(dir, "memory.current", O_RDONLY);
-        /* A directory that is made anew is not the one of which the keeper has it. */
-        s->pids_now = s->peak_stays ? -1 : open_in(dir, "pids.current", O_RDONLY);
-        s->reclaim = open_in(dir, "memory.reclaim", O_WRONLY);
         return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0
              : err_sys(err, ERR_SYS, "control group files of %s", dir);
     }
@@ -420,11 +417,9 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
                                                               : "memory.max_usage_in_bytes", O_RDWR);
             s->oom = open_in(dir, "memory.oom_control", O_RDONLY);
             s->memory_now = open_in(dir, "memory.usage_in_bytes", O_RDONLY);
-            s->reclaim = open_in(dir, "memory.force_empty", O_WRONLY);
         } else if (c == CGROUP_PIDS) {
             s->pids_max = open_in(dir, "pids.max", O_WRONLY);
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
-            s->pids_now = open_in(dir, "pids.current", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
         } else {
@@ -437,7 +432,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
 void cgroup_slot_drop(struct cgroup_slot *s)
 {
     int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
-                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->reclaim, &s->pids_now };
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now };
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -460,15 +455,25 @@ int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err)
     return rc;
 }
 
-int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err)
+int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err)
 {
+    *out_pids_now = -1;
     for (int c = 0; s->host->version == 1 && c < CGROUP_CONTROLLER_COUNT; c++) {
         char dir[400];
         if (s->host->base[c][0] == '\0')
             continue;
         snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[c], s->slot);
-        if (put_path(dir, "cgroup.procs", "0") < 0)
+        /* A thread that moves itself by "tasks" takes no lock against the whole system's forks; by "cgroup.procs" it would,
+         * at the price of a grace period. */
+        if (put_path(dir, "tasks", "0") < 0)
             return err_sys(err, ERR_SYS, "join control group %s", dir);
+        if (c == CGROUP_PIDS)
+            *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
+    }
+    if (s->host->version == 2 && !s->peak_stays) {      /* else the next sandbox has another directory */
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[0], s->slot);
+        *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
     }
     return 0;
 }
@@ -488,8 +493,12 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
         put(s->cpu_quota, open_end);
         /* File pages the last sandbox read are charged here still; a lot of them would slow the next limit. */
         uint64_t charged = number(s->memory_now, NULL);
-        if (charged > KEEP_CHARGED)
-            put_number(s->reclaim, v2 ? charged : 0);
+        if (charged > KEEP_CHARGED) {
+            char dir[400], amount[32];
+            snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[CGROUP_MEMORY], s->slot);
+            snprintf(amount, sizeof amount, "%llu", v2 ? (unsigned long long)charged : 0);
+            put_path(dir, v2 ? "memory.reclaim" : "memory.force_empty", amount);
+        }
         return 0;
     }
     if (s->memory_bytes != limits->memory_bytes) {

@@ -3,9 +3,9 @@
  *
  * Theory: below the group the jail was started in (v1), or the best place where controllers can be passed on (v2: see
  * open_v2()), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", and in it one per slot.
- * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
- * launchers are born inside. v2: every launcher is born into the slot's directory (CLONE_INTO_CGROUP). Where the kernel
- * cannot begin a new memory peak (before 6.12), each sandbox has a launcher and a directory of its own.
+ * v1: a slot's keeper, which has one thread, joins once and stays; the launchers are born inside. v2: every launcher is
+ * born into the slot's directory (CLONE_INTO_CGROUP). Where the kernel cannot begin a new memory peak (before 6.12), each
+ * sandbox has a launcher and a directory of its own.
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
  * the next jail of the namespace; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
@@ -30,7 +30,7 @@ struct cgroup_slot {
     uint32_t slot;
     int dir;                                /* v2: the directory, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
-    int memory_now, reclaim, pids_now;
+    int memory_now;
     bool peak_stays;                        /* v2: the directory's memory peak can only grow */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;
@@ -48,8 +48,8 @@ MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host 
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
 /* Between two sandboxes: limits wide open, and what cannot serve again made anew. `occupied`: a keeper lives. */
 MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err);
-/* v1: the calling process joins for good. */
-MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
+/* v1: the calling process joins for good. *out_pids_now: file for cgroup_only_ours(), owned; -1: none. */
+MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
 /* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */

@@ -43,13 +43,16 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
+#define MAKE_AT_ONCE 4u                 /* slots per core */
+#define FILES_PER_SLOT 16u              /* descriptors of the jail; and apart from slots: */
+#define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
     int epoll, timer;
     int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
     bool greeted, over, rootless;
-    uint32_t slot_count, wanted;
+    uint32_t slot_count, wanted, begun;
     uint64_t timer_ns;
     uid_t uid_first;
     const void *text;                   /* command that came with the request at hand; text_len 0: none */
@@ -181,18 +184,18 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
     own_fd ours = pair[0], theirs = pair[1];
+    if (madvise(s->kit.ring, sizeof(struct ring), MADV_DOFORK) < 0)
+        return err_sys(err, ERR_SYS, "output buffer");
     s->keeper = fork();
+    if (s->keeper != 0)
+        madvise(s->kit.ring, sizeof(struct ring), MADV_DONTFORK);
     if (s->keeper < 0)
         return err_sys(err, ERR_SYS, "fork");
     if (s->keeper == 0) {
         struct err why = { 0 };
         struct kit kit = s->kit;
-        int rc = cgroup_slot_enter(&s->cgroup, &why);
-        for (uint32_t i = 0; i < j->slot_count; i++)        /* other slots' output is none of this one's business */
-            if (&j->slots[i] != s)
-                munmap(j->slots[i].kit.ring, sizeof(struct ring));
+        int rc = cgroup_slot_enter(&s->cgroup, &kit.pids_now, &why);
         kit.sock = theirs;
-        kit.pids_now = s->cgroup.pids_now;
         kit.pids_ours = CGROUP_OWN_TASKS(s->cgroup.host->version);
         keeper_main(&kit, rc, &why);
     }
@@ -466,12 +469,26 @@ enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
 static volatile sig_atomic_t told_to_end;
 static void on_term(int sig) { (void)sig; told_to_end = 1; }
 
+/* The first making of slots, few at a time: more of them would wait for each other, and the first be ready as late as the
+ * last. One that failed and is tried again holds up nobody. */
+static void make_more(struct jail *j)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t making = 0, most = MAKE_AT_ONCE * (uint32_t)(cores > 0 ? cores : 1);
+    for (uint32_t i = 0; i < j->begun; i++)
+        making += j->slots[i].state == SLOT_MAKING && j->slots[i].generation == 1;
+    for (; j->begun < j->slot_count && making < most; making++)
+        slot_make(j, &j->slots[j->begun++]);
+}
+
 static int loop(struct jail *j, struct err *err)
 {
     sigset_t none;
     sigemptyset(&none);
     while (!j->over && !told_to_end) {
         struct epoll_event events[64];
+        if (j->begun < j->slot_count)
+            make_more(j);
         set_timer(j);
         int n = epoll_pwait(j->epoll, events, 64, -1, &none);   /* SIGTERM comes in here or not at all */
         if (n < 0 && errno != EINTR)
@@ -510,6 +527,11 @@ static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
     struct sock_fprog filter;
+    struct rlimit files;
+    uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
+        return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, %llu are allowed: raise it (ulimit -Hn)",
+                       j->wanted, need, (unsigned long long)files.rlim_cur);
     if (j->rootless && unshare(CLONE_NEWNS) < 0)
         return err_sys(err, ERR_DENIED, "copy of the mount namespace");
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -533,26 +555,31 @@ static int open_all(struct jail *j, struct err *err)
     j->slots = calloc(j->slot_count, sizeof *j->slots);
     if (rc < 0 || j->slots == NULL)
         return rc < 0 ? rc : err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
+    /* Each forks once: before the jail holds all that a slot has. */
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        /* Populated now, so that the pages are the jail's and not charged to a sandbox. */
-        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        if (ring == MAP_FAILED)
-            return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .kit = {
             .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless,
-            .ring = ring, .filter = filter, .plan = plan,
+            .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
+    }
+    for (uint32_t i = 0; i < j->slot_count; i++) {
+        struct slot *s = &j->slots[i];
+        /* Populated now, so that the pages are the jail's and not charged to a sandbox. Other slots' processes never see it,
+         * and a fork does not pay for every slot's. */
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
+                          -1, 0);
+        if (ring == MAP_FAILED || madvise(ring, sizeof(struct ring), MADV_DONTFORK) < 0)
+            return err_sys(err, ERR_SYS, "output buffers");
+        s->kit.ring = ring;
         rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);
         if (rc < 0)
             return rc;
     }
-    for (uint32_t i = 0; i < j->slot_count; i++)
-        slot_make(j, &j->slots[i]);
     return 0;
 }
 

@@ -17,7 +17,7 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test cgroup_test soak_test rootless_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test cgroup_test soak_test pool_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
@@ -29,11 +29,16 @@ $(B)/tests/sandbox/rootless_test: | $(filter-out %/rootless_test,$(SANDBOX_TESTS
 -include $(SANDBOX_TESTS:=.d)
 
 # `make soak N=20000 K=32`: so many sandboxes of every kind, so many at once; fails on growth or a stall.
-N ?= 20000
+N ?= $(if $(filter pool,$(MAKECMDGOALS)),1000,20000)
 K ?= 32
 .PHONY: soak
 soak: $(B)/tests/sandbox/soak_test
 	@ASSAY_BIN=$(BIN) $< $(N) $(K)
+
+# `make pool N=1000`: so many members of one jail come up, idle, run and go; prints what one costs.
+.PHONY: pool
+pool: $(B)/tests/sandbox/pool_test
+	@ASSAY_BIN=$(BIN) $< $(N)
 
 # The attack suite: tricks in one static program without sanitizers, because it must run in any root; and what drives them.
 ATTACK_OBJS := $(patsubst tests/attack/%.c,build/attack/%.o,$(wildcard tests/attack/tricks/*.c) tests/attack/attacker.c)
