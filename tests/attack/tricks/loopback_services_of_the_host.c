@@ -4,7 +4,16 @@
 static long try_port(int port)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    return connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&a, sizeof a);
+    struct sockaddr_in own = { 0 };
+    socklen_t len = sizeof own;
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    long rc = connect(s, (void *)&a, sizeof a);
+    /* A socket that was given the very port it asks for meets itself. */
+    if (rc == 0 && getsockname(s, (void *)&own, &len) == 0 && own.sin_port == a.sin_port) {
+        errno = ECONNREFUSED;
+        return -1;
+    }
+    return rc;
 }
 
 static int attack(void)
