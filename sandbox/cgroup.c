@@ -16,7 +16,7 @@
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define LEAF "/assay-client"            /* v2: where the processes of a group go whose controllers are passed on */
 
-static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct" };
+static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct", "blkio" };
 
 static int put(int fd, const char *text)
 {
@@ -41,7 +41,7 @@ static int put_number(int fd, uint64_t n)
 /* The number after `key` (whole word at a line's start), or the file's first number for NULL. */
 static uint64_t number(int fd, const char *key)
 {
-    char text[2048];
+    char text[4096];
     ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
     if (n <= 0)
         return 0;
@@ -241,12 +241,13 @@ static bool offers(const char *dir)
     return found == 2;
 }
 
-/* Let groups below `dir` have the controllers; the CPU's only where it can be had. */
+/* Let groups below `dir` have the controllers; those of CPU and devices only where they can be had. */
 static bool pass_on(const char *dir)
 {
     if (put_path(dir, "cgroup.subtree_control", "+memory +pids") < 0)
         return false;
     put_path(dir, "cgroup.subtree_control", "+cpu");
+    put_path(dir, "cgroup.subtree_control", "+io");     /* only counts */
     return true;
 }
 
@@ -284,6 +285,7 @@ static void move_back(const char *group)
     if (put_path(group, "cgroup.subtree_control", "-memory -pids") < 0)
         return;
     put_path(group, "cgroup.subtree_control", "-cpu");
+    put_path(group, "cgroup.subtree_control", "-io");
     if (move_all(leaf, group) == 0)
         rmdir(leaf);
 }
@@ -422,7 +424,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
-        } else {
+        } else if (c == CGROUP_CPUACCT) {
             s->cpu_usage = open_in(dir, "cpuacct.usage", O_RDONLY);
         }
     }
@@ -555,4 +557,46 @@ void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
     out->memory_peak = number(s->memory_peak, NULL);
     out->oom_kills = number(s->oom, "oom_kill");
     out->pids_hits = number(s->pids_events, "max");
+}
+
+/* Sum of the numbers that follow `key` in a file of lines "8:0 Read 4096" or "8:0 rbytes=4096 wbytes=0". */
+static uint64_t sum(int fd, const char *key, bool *out_devices)
+{
+    char text[4096];
+    uint64_t total = 0;
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    text[n < 0 ? 0 : n] = '\0';
+    *out_devices = strchr(text, ':') != NULL;
+    for (char *at = text; (at = strstr(at, key)) != NULL; )
+        total += strtoull(at += strlen(key), &at, 10);
+    return total;
+}
+
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out)
+{
+    static const struct { enum cgroup_controller v1; const char *v1_file, *v2_file; } files[] = {
+        { CGROUP_CPUACCT, "cpuacct.usage_user", "cpu.stat" }, { CGROUP_CPUACCT, "cpuacct.usage_sys", "cpu.stat" },
+        { CGROUP_MEMORY, "memory.stat", "memory.stat" }, { CGROUP_BLKIO, "blkio.throttle.io_service_bytes", "io.stat" },
+    };
+    const bool v2 = s->host->version == 2;
+    int fds[4];
+    *out = (struct cgroup_detail){ 0 };
+    for (int i = 0; i < 4; i++) {
+        char path[500];
+        const char *base = s->host->base[v2 ? 0 : files[i].v1];
+        snprintf(path, sizeof path, "%s/slot-%u/%s", base, s->slot, v2 ? files[i].v2_file : files[i].v1_file);
+        fds[i] = s->host->version == 0 || *base == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    }
+    out->user = number(fds[0], v2 ? "user_usec" : NULL);
+    out->system = number(fds[1], v2 ? "system_usec" : NULL);
+    out->faults = number(fds[2], "pgfault");
+    out->faults_major = number(fds[2], "pgmajfault");
+    bool devices;
+    out->io_read = sum(fds[3], v2 ? " rbytes=" : " Read ", &devices);
+    out->io_written = sum(fds[3], v2 ? " wbytes=" : " Write ", &devices);
+    out->known = (fds[0] >= 0 && fds[1] >= 0 ? SANDBOX_KNOWN_CPU : 0u) | (fds[2] >= 0 ? SANDBOX_KNOWN_FAULTS : 0u) |
+                 (fds[3] >= 0 && (v2 || devices) ? SANDBOX_KNOWN_IO : 0u);  /* v1 may list none, and then counts none */
+    for (int i = 0; i < 4; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
 }

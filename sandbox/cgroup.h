@@ -16,7 +16,7 @@
 
 #define CGROUP_OWN_TASKS(version) ((version) == 2 ? 2u : 3u)    /* launcher and reaper, on v1 the keeper too */
 
-enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_CONTROLLER_COUNT };
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_BLKIO, CGROUP_CONTROLLER_COUNT };
 
 struct cgroup_host {
     int version;                            /* 0: none */
@@ -37,6 +37,11 @@ struct cgroup_slot {
 };
 
 struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
+struct cgroup_detail {
+    uint32_t known;                         /* SANDBOX_KNOWN_* */
+    uint64_t user, system;                  /* only their proportion means something */
+    uint64_t faults, faults_major, io_read, io_written;
+};
 
 /* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version.
  * v2: may move the calling process, its client and others into a leaf of their group; cgroup_close() moves them back. */
@@ -59,3 +64,5 @@ bool cgroup_only_ours(int pids_now, uint32_t ours);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);
+/* What costs more to read; opened by name each time, because few runs want it. */
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out);

@@ -19,6 +19,7 @@
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "sandbox/cell.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
 #include "sandbox/keeper.h"
@@ -293,6 +294,8 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
     bool tree_own = true, root_own;
+    if (r->limits.network >= SANDBOX_NETWORK_COUNT)
+        return err_set(err, ERR_PROTOCOL, "network %d", (int)r->limits.network);
     complete(j, &r->limits);
     int next = 0;
     if (r->fds & GRANT_FD_TREE)
@@ -324,18 +327,65 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     return 0;
 }
 
+static int stream_good(int fd, bool input, struct err *err)
+{
+    return grant_stream_fits(fd, input) ? 0
+         : err_set(err, ERR_PROTOCOL, "descriptor is no stream to %s", input ? "read" : "write");
+}
+
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
     const bool apart = (r->fds & GRANT_FD_COMMAND) != 0;
-    if (s->command >= 0 || apart == (j->text_len > 0))
+    const bool streams = (r->fds & ~(uint32_t)GRANT_FD_COMMAND) != 0 || (r->option & GRANT_RUN_APART);
+    if (s->command >= 0 || apart == (j->text_len > 0) || (streams && !apart))
         return err_set(err, ERR_PROTOCOL, "slot %u: %s", s->kit.slot, s->command >= 0 ? "a second first command" : "one command");
-    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0;
-    if (rc == 0) {
-        slot_run(j, s, apart ? fds[0] : -1, j->text, j->text_len);
-        if (apart)
-            fds[0] = -1;
-    }
+    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0, next = 1;
+    if (rc == 0 && (r->fds & GRANT_FD_IN))
+        rc = stream_good(fds[next++], true, err);
+    for (uint32_t bit = GRANT_FD_OUT; rc == 0 && bit <= GRANT_FD_ERR; bit <<= 1)
+        if (r->fds & bit)
+            rc = stream_good(fds[next++], false, err);
+    if (rc == 0 && (r->fds & GRANT_FD_ERR) && !(r->option & GRANT_RUN_APART))
+        rc = err_set(err, ERR_PROTOCOL, "standard error is given and not apart");
+    if (rc == 0)
+        slot_run(j, s, r, fds, j->text, j->text_len);
     return rc;
+}
+
+/* A file in, a file, a directory's list or the changes of the tree out. */
+static int on_files(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    static const uint32_t cells[] = { [GRANT_READ] = CELL_READ, [GRANT_LIST] = CELL_LIST, [GRANT_WRITE] = CELL_WRITE,
+                                      [GRANT_DIFF] = CELL_DIFF };
+    struct cell_order cell = { .kind = cells[r->kind], .mode = r->option };
+    struct err why = { 0 };
+    bool own;
+    own_fd tree = -1;
+    int give[2], n = 0, rc = 0;
+    if (r->fds & GRANT_FD_TREE) {
+        rc = (tree = borrow_dir(j, s, fds[0], &own, &why)) < 0 ? why.code : 0;
+        give[n++] = tree;
+    }
+    if (r->fds & GRANT_FD_PATH) {
+        rc = sealed_memfd(fds[0], GRANT_PATH_MAX, &why);
+        give[n++] = fds[0];
+    }
+    if (rc == 0 && (r->fds & GRANT_FD_CONTENT)) {
+        rc = sealed_memfd(fds[1], SANDBOX_FILE_MAX, &why);
+        give[n++] = fds[1];
+    }
+    if (rc == 0) {
+        slot_files(j, s, &cell, give, n, r->kind != GRANT_WRITE);
+    } else if (rc == ERR_PROTOCOL) {
+        *err = why;
+        return rc;
+    } else {
+        struct grant_answer a = { .kind = GRANT_FILED, .slot = r->slot, .generation = r->generation,
+                                  .rc = rc, .sys = why.sys };
+        memcpy(a.msg, why.msg, sizeof a.msg);
+        jail_answer(j, &a, NULL, 0);
+    }
+    return 0;
 }
 
 static int on_kill(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
@@ -354,13 +404,19 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
-#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
+#define IDLE_STATES (BIT(SLOT_HELD) | BIT(SLOT_DEAD))
+#define HELD_STATES (IDLE_STATES | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
-static const struct { request_fn run; unsigned states; uint32_t fds_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND },
-    [GRANT_KILL]    = { on_kill, HELD_STATES, 0 },
-    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0 },
+static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | IDLE_STATES, 0,
+                        GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
+    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
+    [GRANT_READ]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_LIST]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_WRITE]   = { on_files, IDLE_STATES, GRANT_FD_PATH | GRANT_FD_CONTENT, GRANT_FD_PATH | GRANT_FD_CONTENT, 0777 },
+    [GRANT_DIFF]    = { on_files, IDLE_STATES, 0, GRANT_FD_TREE, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
@@ -385,7 +441,8 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         return 0;
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
-    if ((r->fds & ~requests[r->kind].fds_may) != 0 || nfds != __builtin_popcount(r->fds))
+    if ((r->fds & requests[r->kind].fds_must) != requests[r->kind].fds_must || (r->fds & ~requests[r->kind].fds_may) != 0 ||
+        (r->option & ~requests[r->kind].option_may) != 0 || nfds != __builtin_popcount(r->fds))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u with %d descriptors", r->slot, r->kind, nfds);
     return requests[r->kind].run(j, s, r, fds, err);
 }
@@ -559,7 +616,7 @@ static int open_all(struct jail *j, struct err *err)
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
-                            .report_fd = -1, .owner_ns = -1, .kit = {
+                            .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
             .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless,
             .filter = filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };

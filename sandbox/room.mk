@@ -1,7 +1,7 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o edits.o collect.o copy.o rights.o seccomp.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o seccomp.o)
 
 $(B)/libsandbox.a: $(SANDBOX_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
@@ -17,7 +17,8 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test cgroup_test soak_test pool_test rootless_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test \
+                   cgroup_test soak_test pool_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)

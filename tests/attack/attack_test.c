@@ -122,8 +122,8 @@ static void attack_gets_nothing(struct attack const *a, const char *name)
         return;
     }
     /* Version 2 counts socket buffers as the sandbox's memory: its limit may end what version 1 refuses. */
-    const bool by_memory = o.result.enforced_by == 2 && o.result.end == SANDBOX_END_MEMORY_LIMIT &&
-                           strncmp(name, "memory_by_", 10) == 0;
+    const bool by_memory = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2 &&
+                           o.result.end == SANDBOX_END_MEMORY_LIMIT && strncmp(name, "memory_by_", 10) == 0;
     if (harness_first_got(o.output) != NULL || strstr(o.output, SECRET) != NULL)
         fail_msg("%s: the attacker got something:\n%.4000s", name, o.output);
     const bool as_told = o.result.end == a->end && (a->value < 0 || o.result.value == a->value) &&

@@ -102,7 +102,7 @@ static void limits_are_exact(void **state)
     assert_string_equal(text_of("%s/cpu.max", dir), "150000 100000");
     sandbox_kill(s);
     assert_int_equal(box_wait(c, &o.come, 20000), 0);
-    assert_int_equal(o.result.enforced_by, 2);
+    assert_int_equal(o.result.enforced_by[SANDBOX_LIMIT_MEMORY], SANDBOX_BY_CGROUP_V2);
     outcome_done(&o);
     o = box_run(c, s, "exec python3 -c 'import os, time\nn = 1\ntry:\n while os.fork() or time.sleep(9):\n  n += 1\n"
                       "except OSError: print(n)'");
@@ -196,9 +196,9 @@ static bool held(struct sandbox_client *c)
     struct sandbox_limits l = usual;
     l.memory_bytes = 64 * MIB;
     struct outcome o = box_once(c, BOX_EMPTY, l, "exec tail /dev/zero");
-    bool good = o.result.enforced_by == 2 && o.result.end == SANDBOX_END_MEMORY_LIMIT;
+    bool good = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2 && o.result.end == SANDBOX_END_MEMORY_LIMIT;
     if (!good)
-        fprintf(stderr, "enforced by %d, end %d\n", o.result.enforced_by, (int)o.result.end);
+        fprintf(stderr, "enforced by %d, end %d\n", o.result.enforced_by[SANDBOX_LIMIT_MEMORY], (int)o.result.end);
     outcome_done(&o);
     return good;
 }
@@ -308,7 +308,7 @@ static int as_poor_container(const char *group)
     REQUIRE(own_view() == 0);
     struct sandbox_client *c = box_start(1);
     struct outcome o = box_once(c, BOX_EMPTY, usual, "exec true");
-    REQUIRE(o.result.enforced_by == 0 && o.result.end == SANDBOX_END_EXIT);
+    REQUIRE(!box_grouped(&o.result) && o.result.end == SANDBOX_END_EXIT);
     outcome_done(&o);
     REQUIRE(strcmp(own_group(), "/") == 0 && nothing_below(TOP));
     sandbox_client_close(c);

@@ -186,7 +186,7 @@ static void on_done(struct lane *l)
         fail_msg("%s: %s", l->kind->shell, l->done.err.msg);
     note_time(&run_times, took > r->wall_ns && !l->killed ? took - r->wall_ns : 0, l->kind->shell);
     /* Where only the process is limited, its allocation fails. */
-    const bool fails = r->enforced_by == 0 && l->kind->ends == BIT(SANDBOX_END_MEMORY_LIMIT);
+    const bool fails = !box_grouped(r) && l->kind->ends == BIT(SANDBOX_END_MEMORY_LIMIT);
     const unsigned ends_may = l->kind->ends | (fails ? BIT(SANDBOX_END_EXIT) : 0);
     if (!(ends_may & BIT(r->end)) && !(l->killed && r->end == SANDBOX_END_KILLED))
         fail_msg("`%s` ended with %d %d (limits %x, %llu ms)", l->kind->shell, (int)r->end, r->value, r->limits_hit,

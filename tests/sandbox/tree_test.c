@@ -425,7 +425,7 @@ static void worlds_serve_again_only_as_new(void **state)
         for (int k = 0; k < 3; k++) {
             struct outcome o = box_once(c, spec, usual, command);
             snprintf(before[k], sizeof before[k], "%.*s", (int)strcspn(o.output, "\n"), o.output);
-            lasts = o.result.enforced_by != 2 || kernel_since(6, 12);
+            lasts = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] != SANDBOX_BY_CGROUP_V2 || kernel_since(6, 12);
             outcome_done(&o);
         }
         for (int k = 0; k < 3; k++) {
