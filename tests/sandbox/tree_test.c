@@ -52,6 +52,13 @@ static int open_tree_dir(void)
     return fd;
 }
 
+static bool kernel_since(int major, int minor)
+{
+    struct utsname u;
+    int a = 0, b = 0;
+    return uname(&u) == 0 && sscanf(u.release, "%d.%d", &a, &b) == 2 && (a > major || (a == major && b >= minor));
+}
+
 /* ---- edits ---- */
 
 struct edits { struct buf b; uint64_t count; };
@@ -173,7 +180,8 @@ static void paths_of_the_host_do_not_show(void **state)
     own_fd dir = open_tree_dir();
     struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
     assert_null(strstr(o.output, "assay-tree"));
-    assert_non_null(strstr(o.output, "/testbed"));
+    if (geteuid() == 0 || kernel_since(6, 6))       /* else it is a copy and no mount: see struct world */
+        assert_non_null(strstr(o.output, "/testbed"));
     outcome_done(&o);
 }
 
@@ -376,13 +384,6 @@ for top in \"/\", \"/tmp\", \"/var\", \"/dev\", \"/run\", \"/home\", \"/assay/re
 for f in \"shm\", \"sem\", \"msg\": print(open(\"/proc/sysvipc/\" + f).read())\n\
 print(os.uname().nodename, os.statvfs(\"/tmp\").f_files, os.statvfs(\"/tmp\").f_ffree, os.statvfs(\"/tmp\").f_bfree)\n\
 print(sorted(p for p in os.listdir(\"/proc\") if p.isdigit()), os.fork() or os._exit(0))'"
-
-static bool kernel_since(int major, int minor)
-{
-    struct utsname u;
-    int a = 0, b = 0;
-    return uname(&u) == 0 && sscanf(u.release, "%d.%d", &a, &b) == 2 && (a > major || (a == major && b >= minor));
-}
 
 /* One sandbox at a time, so that its slots serve again and again. A sandbox finds the world as a new one, whatever was done
  * in it before, and the same one where nothing was, or nothing that could not be taken away. */
