@@ -3,8 +3,8 @@
  * same program in a bare child, without any defence, must get what the row names, so that the test can fail; the honest twin
  * must work. After every trick host, jail and a neighbouring sandbox are looked at.
  *
- * usage: attack_test [PART_OF_A_NAME ...]. With ATTACK_NO_BARE in the environment the bare child is left out: it needs root and
- * things of this host's that a test machine has not.
+ * usage: attack_test [PART_OF_A_NAME ...]. With ATTACK_NO_BARE in the environment the bare child is left out: it needs root
+ * and things of this host's that a test machine has not.
  */
 #include "base/own.h"
 #include "sandbox/report_files.h"

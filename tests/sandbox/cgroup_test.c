@@ -196,7 +196,8 @@ static bool held(struct sandbox_client *c)
     struct sandbox_limits l = usual;
     l.memory_bytes = 64 * MIB;
     struct outcome o = box_once(c, BOX_EMPTY, l, "exec tail /dev/zero");
-    bool good = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2 && o.result.end == SANDBOX_END_MEMORY_LIMIT;
+    bool good = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2 &&
+                o.result.end == SANDBOX_END_MEMORY_LIMIT;
     if (!good)
         fprintf(stderr, "enforced by %d, end %d\n", o.result.enforced_by[SANDBOX_LIMIT_MEMORY], (int)o.result.end);
     outcome_done(&o);
