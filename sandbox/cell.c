@@ -60,7 +60,7 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit->userns, inside_uid(kit), NULL, &err);     /* it only sleeps: no filter needed */
+        rc = rights_drop(kit, inside_uid(kit), NULL, &err);     /* it only sleeps: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -269,7 +269,7 @@ void cell_agent(const struct kit *kit, const struct world *w, int sock, int out,
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
-           : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], &err);
+           : rights_drop(kit, inside_uid(kit), &kit->filters[kit->profile], &err);
     if (rc == 0)
         rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))

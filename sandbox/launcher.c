@@ -35,6 +35,7 @@
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -76,15 +77,21 @@ static int await_answer(int sock, struct err *err)
     return a.rc;
 }
 
-/* The wait status of the agent, which is dead or dying. */
-static int agent_reap(struct launcher *l)
+/* The agent is dead or dying: how it ended, and what it used, into *out (NULL: nobody asks). */
+static void agent_reap(struct launcher *l, struct note *out)
 {
     int status = 0;
-    while (waitpid(l->agent, &status, 0) < 0 && errno == EINTR)
+    struct rusage used = { 0 };
+    while (wait4(l->agent, &status, 0, &used) < 0 && errno == EINTR)
         ;
     close(l->agent_fd);
     l->agent = 0;
-    return status;
+    if (out == NULL)
+        return;
+    out->status = status;
+    out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
+                  (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
+    out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
 }
 
 /* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
@@ -95,7 +102,7 @@ static void crew_end(struct launcher *l)
     else if (l->agent > 0)
         pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
     if (l->agent > 0)
-        agent_reap(l);
+        agent_reap(l, NULL);
     if (l->reaper > 0) {
         /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
         for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
@@ -263,9 +270,10 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
     if (rc == 0)
         rc = mount_cpus(&l->world, o->cpus, err);
-    if (rc == 0 && tree >= 0 && o->tree_own)
+    const bool over = o->tree_own && l->world.marks;
+    if (rc == 0 && tree >= 0 && over)
         rc = mount_tree(&l->world, l->kit, tree, err);
-    if (rc == 0 && tree >= 0 && !o->tree_own) {
+    if (rc == 0 && tree >= 0 && !over) {
         struct cell_order c = { .kind = CELL_COPY };
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : mount_lend(&l->world, tree, err);
@@ -409,12 +417,12 @@ static void ended(struct launcher *l)
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     const int rest[2] = { l->output[0], l->output[1] };
     l->output[0] = l->output[1] = -1;
-    n.status = agent_reap(l);
+    agent_reap(l, &n);
     close(l->sock);
     l->sock = -1;
     if (l->kit->ring->measure)
         count_tasks(l);
-    if (l->over || !cgroup_only_ours(l->kit->pids_now))
+    if (l->over || !cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours))
         crew_end(l);                            /* as a rule the command was the last of its kind */
     drain(l, 0, rest[0]);
     relay_close(&relays[RELAY_IN]);
