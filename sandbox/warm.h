@@ -1,0 +1,33 @@
+/*
+ * warm.h - warm starts: a process that has started its interpreter and imports already, forked per run.
+ *
+ *   launcher --fork, exec--> warm host: the declared command, e.g. python3 -m pytest, in the sandbox's
+ *                            world before any foreign code is in it; stops in the middle of its start
+ *            --WARM_FORK-->  a fork of it, born into a run's namespaces: that run's agent
+ *            --CELL_RUN-->   goes on as if just started - or, where it would not be what a cold start
+ *                            of this command on this tree is, executes the command (and says why)
+ *
+ * Nothing of ours runs below the interpreter: warm/sitecustomize.py is imported by the interpreter's own
+ * `site`, between its start and its command, imports what the command will import, and waits there, in
+ * warm/fork.c; in the fork it removes its traces and returns, and the interpreter takes up its command.
+ *
+ * Rights: the host runs in the slot's user namespace, without capabilities but CAP_SYS_ADMIN and
+ * CAP_NET_ADMIN of that namespace (no power over anything of the host), and may call of what they allow
+ * only setns and unshare of three kinds. It needs them to fork into a pid namespace, which therefore
+ * belongs to that user namespace. The fork gives them up before its agent's work begins, and the launcher
+ * looks for itself, by /proc, that it did. The host's program is the image's: as trusted as the image.
+ */
+#pragma once
+#include "base/err.h"
+#include <stdint.h>
+
+#define WARM_DIR "/assay/warm"          /* sitecustomize.py and fork.so inside; nobody inside owns it */
+
+enum { WARM_SOCK = 3, WARM_COMMAND, WARM_ENV, WARM_FILTER };     /* the host's descriptors at its exec: socket to the
+                                 * launcher; the declared command as a GRANT_FD_COMMAND; the fixed environment as NUL-terminated
+                                 * strings; the filter of agents as struct sock_filter. It answers with a cell_answer when it
+                                 * is ready, or cannot be, and to each order. */
+
+struct warm_order {             /* fds: pid namespace of the run, its agent's socket, its output */
+    uint32_t namespaces;        /* CLONE_NEW... kinds that the run must not share with the host */
+};
