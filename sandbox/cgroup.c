@@ -11,6 +11,7 @@
 
 #define PREFIX "assay-jail."
 #define TCP_BYTES "67108864"            /* v1 counts socket buffers apart, and leaves them unlimited unless told */
+#define ROOMY_BYTES ((uint64_t)64 << 20)        /* the launcher has room for its own work below any such limit */
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
 
@@ -361,6 +362,16 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
         s->cpu_percent = put(s->cpu_quota, quota) < 0 ? 0 : limits->cpu_percent;
     }
     return 0;
+}
+
+bool cgroup_settle(struct cgroup_slot *s)
+{
+    struct err err;
+    if (s->host->version == 2)
+        return false;
+    if (s->memory_bytes >= ROOMY_BYTES && number(s->memory_now, NULL) <= KEEP_CHARGED)
+        return true;
+    return cgroup_limit(s, NULL, &err) == 0;
 }
 
 void cgroup_peak_reset(struct cgroup_slot *s)

@@ -43,6 +43,8 @@ void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remo
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
+/* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */
+bool cgroup_settle(struct cgroup_slot *s);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);

@@ -1,11 +1,12 @@
 /*
- * launcher.c - one sandbox from its making to its death.
+ * launcher.c - a sandbox from its making to its death, and the next ones in the same world while that is as new.
  *
  *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = reaper + agent of the coming run
  *   ORDER_ACQUIRE: tree, size, edits -> NOTE_ACQUIRED
  *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
  *   ORDER_CREW: for the next run
+ *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
  * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
  * that is left in its pid namespace; only after its death is the rest of the output read and the
@@ -35,6 +36,7 @@
 
 struct launcher {
     const struct kit *kit;
+    struct net *net;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
     struct sandbox_limits limits;
@@ -243,12 +245,26 @@ static void ended(struct launcher *l)
     }
     struct stat st;
     struct statfs fs;
-    n.report = fstat(l->world.report, &st) == 0 && st.st_size != l->world.report_empty;
+    const struct part *report = &l->world.parts[WORLD_REPORT];
+    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     tell(l, &n, rc, &err, NULL, 0);
 }
 
-/* One order of the jail. False: it is gone. */
+/* The sandbox is closed. False: what it left cannot be taken away. */
+static bool reset(struct launcher *l)
+{
+    struct note ready = { .kind = NOTE_READY };
+    struct err err = { 0 };
+    crew_end(l, NULL);
+    if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
+        return false;
+    int rc = crew_start(l, &err);
+    tell(l, &ready, rc, &err, NULL, 0);
+    return rc == 0;
+}
+
+/* One order of the jail. False: it is gone, or this launcher is of no more use. */
 static bool obey(struct launcher *l)
 {
     struct order o;
@@ -265,10 +281,12 @@ static bool obey(struct launcher *l)
         done = l->agent > 0 ? 0 : crew_start(l, &err);
         if (done == 0)
             return true;                        /* NOTE_CREW is told */
+    } else if (o.kind == ORDER_RESET && nfds == 0) {
+        return reset(l);
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;
-        done = ask_agent(l, &c, (int[]){ l->world.report, fds[0] }, 2, &err);
+        done = ask_agent(l, &c, (int[]){ l->world.parts[WORLD_REPORT].dir, fds[0] }, 2, &err);
         if (done == 0)
             done = await_answer(l->sock, &err);
     } else {
@@ -280,9 +298,9 @@ static bool obey(struct launcher *l)
     return true;
 }
 
-void launcher_main(const struct kit *kit)
+void launcher_main(const struct kit *kit, struct net *net, int proc)
 {
-    struct launcher l = { .kit = kit, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
+    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1 };
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
@@ -291,6 +309,9 @@ void launcher_main(const struct kit *kit)
     int rc = l.self < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
+    if (rc == 0)
+        rc = net_watch(net, proc, &err);
+    close(proc);
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0)

@@ -2,6 +2,7 @@
 #include "sandbox/mount.h"
 #include "base/own.h"
 #include "sandbox/etc.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -11,10 +12,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 #ifndef MOUNT_ATTR_IDMAP
 #define MOUNT_ATTR_IDMAP 0x00100000
 #endif
+#define WIPE_ENTRIES_MAX 4096           /* more than that and a new world is made sooner than the old one is cleaned */
+#define WIPE_DEPTH_MAX 40
 #define CLONE_FLAGS (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
 
 /* The root beside the host's layers: name, mode, owned by uid 0 inside? Made once per keeper, a lower layer of every root. */
@@ -39,6 +43,14 @@ static const struct link dev_links[] = {
     { "fd", "/proc/self/fd" }, { "stdin", "/proc/self/fd/0" }, { "stdout", "/proc/self/fd/1" },
     { "stderr", "/proc/self/fd/2" }, { "ptmx", "pts/ptmx" },
 };
+/* Directories of the store that lie open in the root, each a mount of its own: what a run leaves in them goes with it. */
+struct shown { const char *name; mode_t mode; const char *at; };
+static const struct shown shown[] = {
+    { "report", 0755, "assay/report" }, { "tmp", 01777, "tmp" }, { "shm", 01777, "dev/shm" }, { "vartmp", 01777, "var/tmp" },
+    { "home", 0755, "home/sandbox" },
+};
+_Static_assert(sizeof shown / sizeof shown[0] + 1 + PLAN_NAMES_MAX <= WORLD_PARTS_MAX, "parts of a world");
+#define SHOWN_COUNT (sizeof shown / sizeof shown[0])
 /* Parts of /proc that anyone may read and that tell of the host. What only root may open (kcore, sysrq-trigger, kmsg,
  * timer_list ...) is closed already: the uid behind a sandbox owns nothing of /proc. */
 static const char *const masked_files[] = {
@@ -258,14 +270,110 @@ static int enter(int root, struct err *err)
     return 0;
 }
 
-/* A directory of the store, owned by uid 0 inside, mounted at `at` in the root. */
-static int store_dir(int store, const char *name, mode_t mode, int root, const char *at, const struct kit *kit, struct err *err)
+/* ---- parts: what a run may have written to, and how one sees that it did not ---- */
+
+/* Remember directory `name` of the store as it is, before anything foreign can write to it. */
+static int part_begin(struct part *p, int store, const char *name, struct err *err)
 {
-    int rc = own_by(store, name, mode, kit, true, err);
+    p->dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (p->dir < 0 || statx(p->dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &p->was) < 0)
+        return err_sys(err, ERR_SYS, "store/%s", name);
+    p->xattrs = flistxattr(p->dir, NULL, 0);
+    return 0;
+}
+
+/* Nothing in it and nothing about it has changed. (tmpfs counts the entries of a directory in its size.) */
+static bool part_clean(const struct part *p)
+{
+    struct statx now;
+    const struct statx *was = &p->was;
+    return statx(p->dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &now) == 0 && flistxattr(p->dir, NULL, 0) == p->xattrs &&
+           now.stx_size == was->stx_size && now.stx_nlink == was->stx_nlink && now.stx_mode == was->stx_mode &&
+           now.stx_uid == was->stx_uid && now.stx_gid == was->stx_gid && now.stx_attributes == was->stx_attributes &&
+           memcmp(&now.stx_ctime, &was->stx_ctime, sizeof now.stx_ctime) == 0 &&
+           memcmp(&now.stx_mtime, &was->stx_mtime, sizeof now.stx_mtime) == 0 &&
+           memcmp(&now.stx_atime, &was->stx_atime, sizeof now.stx_atime) == 0;
+}
+
+/* A directory of the store, owned by uid 0 inside, mounted in the root. */
+static int show(struct part *p, const struct shown *s, int store, int root, const struct kit *kit, struct err *err)
+{
+    int rc = own_by(store, s->name, s->mode, kit, true, err);
+    if (rc == 0)
+        rc = part_begin(p, store, s->name, err);
     if (rc < 0)
         return rc;
-    own_fd fd = open_tree(store, name, CLONE_FLAGS);
-    return fd < 0 ? err_sys(err, ERR_SYS, "directory for /%s", at) : attach(fd, root, at, err);
+    own_fd fd = open_tree(store, s->name, CLONE_FLAGS);
+    return fd < 0 ? err_sys(err, ERR_SYS, "directory for /%s", s->at) : attach(fd, root, s->at, err);
+}
+
+/* Empty `dir` of the store, in which nobody lives any more. False: it is too much, or too deep. */
+static bool wipe(int dir, int depth, int *budget)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (d == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    bool ok = depth < WIPE_DEPTH_MAX;
+    for (struct dirent *e; ok && (e = readdir(d)) != NULL; ) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        ok = --*budget >= 0;
+        if (ok && e->d_type == DT_DIR) {
+            own_fd below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            ok = below >= 0 && wipe(below, depth + 1, budget);
+        }
+        ok = ok && unlinkat(fd, e->d_name, e->d_type == DT_DIR ? AT_REMOVEDIR : 0) == 0;
+    }
+    closedir(d);
+    return ok;
+}
+
+static bool remove_dir(int store, const char *name, int *budget)
+{
+    own_fd fd = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? errno == ENOENT : wipe(fd, 0, budget) && unlinkat(store, name, AT_REMOVEDIR) == 0;
+}
+
+static void part_end(struct part *p)
+{
+    if (p->dir >= 0)
+        close(p->dir);
+    p->dir = -1;
+}
+
+bool world_reset(struct world *w, const struct kit *kit)
+{
+    struct err err;
+    int budget = WIPE_ENTRIES_MAX;
+    if (w->image)
+        return false;
+    /* First the overlays: while they are as they were, no directory on the way to a mount point has been moved. */
+    for (uint32_t i = SHOWN_COUNT; i < w->part_count; i++)
+        if (!part_clean(&w->parts[i]))
+            return false;
+    own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (w->tree && (umount2(SANDBOX_WORK_DIR, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || !remove_dir(w->store, "up/testbed", &budget) ||
+                    !remove_dir(w->store, "work/testbed", &budget)))
+        return false;
+    w->tree = false;
+    for (uint32_t i = 0; i < SHOWN_COUNT; i++) {
+        if (part_clean(&w->parts[i]))
+            continue;
+        char at[32];
+        snprintf(at, sizeof at, "/%s", shown[i].at);
+        part_end(&w->parts[i]);
+        if (umount2(at, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || !remove_dir(w->store, shown[i].name, &budget) ||
+            show(&w->parts[i], &shown[i], w->store, root, kit, &err) < 0)
+            return false;
+    }
+    /* Whatever else may be left takes room. */
+    struct statfs now;
+    return mount_store_size(w, kit->disk_bytes, kit->disk_inodes, &err) == 0 && fstatfs(w->store, &now) == 0 &&
+           now.f_bfree == w->room.f_bfree && now.f_ffree == w->room.f_ffree;
 }
 
 int mount_world(struct world *w, const struct kit *kit, struct err *err)
@@ -274,11 +382,11 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
     static const char *const dirs[] = { "up", "work", "lower", "masks" };
-    *w = (struct world){ .store = -1, .report = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    *w = (struct world){ .store = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     umask(0);
-    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
+    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOATIME, err);
     int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(store, dirs[i], 0755) < 0)
@@ -292,10 +400,13 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         snprintf(lower, sizeof lower, "lower/%s", kit->plan.layers[i]);
         rc = overlay(lower, kit->plan.layers[i], "store/", root, kit, (kit->plan.own >> i) & 1, err);
     }
-    if (rc == 0)
-        rc = store_dir(store, "report", 0755, root, "assay/report", kit, err);
-    if (rc == 0)
-        rc = store_dir(store, "tmp", 01777, root, "tmp", kit, err);
+    for (uint32_t i = 0; rc == 0 && i < SHOWN_COUNT; i++)
+        rc = show(&w->parts[w->part_count++], &shown[i], store, root, kit, err);
+    for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
+        char upper[32];
+        snprintf(upper, sizeof upper, "up/%s", i == kit->plan.layer_count ? "root" : kit->plan.layers[i]);
+        rc = part_begin(&w->parts[w->part_count++], store, upper, err);
+    }
     if (rc < 0)
         return rc;
     own_fd ptys = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
@@ -308,11 +419,8 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         rc = attach(empty, root, "assay/store", err);
     if (rc < 0)
         return rc;
-    struct stat st;
-    w->report = openat(store, "report", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (w->report < 0 || fstat(w->report, &st) < 0)
-        return err_sys(err, ERR_SYS, "report directory");
-    w->report_empty = st.st_size;
+    if (fstatfs(store, &w->room) < 0)
+        return err_sys(err, ERR_SYS, "store");
     w->store = give_fd(&store);
     return enter(root, err);
 }
@@ -362,13 +470,15 @@ int mount_root(struct world *w, const struct kit *kit, int lower, struct err *er
     own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (old < 0 || fchdir(w->store) < 0)
         return err_sys(err, ERR_SYS, "store");
+    w->image = true;
     own_fd root = overlay_detached(lower, "image", kit, err);
     int rc = root < 0 ? err->code : attach(root, old, "testbed", err);
     for (size_t i = 0; rc == 0 && i < sizeof empty / sizeof empty[0]; i++)
         rc = ready_dir(root, empty[i], err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++) {
         rc = strchr(dirs[i], '/') != NULL ? 0 : ready_dir(root, dirs[i], err);
-        own_fd fd = rc < 0 ? -1 : open_tree(old, dirs[i], CLONE_FLAGS | (strcmp(dirs[i], "dev") == 0 ? AT_RECURSIVE : 0u));
+        unsigned all = strcmp(dirs[i], "assay") == 0 ? 0 : AT_RECURSIVE;    /* the store below it moves, later */
+        own_fd fd = rc < 0 ? -1 : open_tree(old, dirs[i], CLONE_FLAGS | all);
         if (rc == 0)
             rc = fd < 0 ? err_sys(err, ERR_SYS, "skeleton /%s", dirs[i]) : attach(fd, root, dirs[i], err);
     }
@@ -388,6 +498,7 @@ int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err
 {
     if (fchdir(w->store) < 0)
         return err_sys(err, ERR_SYS, "store");
+    w->tree = true;
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     own_fd fd = root < 0 ? err_sys(err, ERR_SYS, "root") : overlay_detached(tree, "testbed", kit, err);
     int rc = fd < 0 ? err->code : attach(fd, root, "testbed", err);

@@ -12,6 +12,8 @@
  */
 #pragma once
 #include "sandbox/order.h"
+#include <sys/stat.h>
+#include <sys/statfs.h>
 
 /* Jail: read the host's root once. */
 MUST_CHECK int mount_plan(struct plan *out, struct err *err);
@@ -23,14 +25,29 @@ MUST_CHECK int mount_clone(int fd, int userns, bool *out_own, struct err *err);
 /* Keeper: own mount namespace with the lower layers at /lower. Sets kit->plan.own. */
 MUST_CHECK int mount_keeper(struct kit *kit, struct err *err);
 
+#define WORLD_PARTS_MAX 16
+struct part {                   /* a directory of the store that foreign code may write to or through */
+    int dir;
+    struct statx was;           /* as it was before any */
+    ssize_t xattrs;
+};
+
 struct world {                  /* a launcher's view */
     int store;                  /* root of the store */
-    int report;                 /* SANDBOX_REPORT_DIR */
-    int64_t report_empty;       /* its st_size while empty: tmpfs counts entries there */
-    bool proc_mounted;
-    uint64_t disk_bytes, disk_inodes;   /* current size of the store */
+    struct part parts[WORLD_PARTS_MAX];     /* first SANDBOX_REPORT_DIR and the others that lie open, then the overlays' */
+    uint32_t part_count;
+    struct statfs room;         /* of the store, before any run */
+    bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
+    uint64_t disk_bytes, disk_inodes;       /* current size of the store */
 };
+#define WORLD_REPORT 0          /* which part that is */
 MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *err);
+/*
+ * After a run and all its processes: make the world what mount_world() left, so that the next sandbox can have it. What was
+ * not touched stays; what lies in the open directories and over the tree goes. False where more was touched than that: then
+ * the launcher ends and another makes its world anew.
+ */
+bool world_reset(struct world *w, const struct kit *kit);
 /* Replace the host's root by overlay of `root` (a detached mount; owned by uid 0 inside if `own`). */
 MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */

@@ -60,15 +60,22 @@ static bool no_sockets(const struct net *n)
     return counted;
 }
 
-int net_init(struct net *n, struct err *err)
+int net_watch(struct net *n, int proc, struct err *err)
 {
-    n->seen_len = 0;
-    n->proc = open("/proc/self/net", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    n->proc = openat(proc, "self/net", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return n->proc < 0 ? err_sys(err, ERR_SYS, "/proc/self/net") : 0;
 }
 
-int net_fresh(struct net *n, struct err *err)
+static bool unused(const struct net *n)
 {
+    static char now[NET_SEEN_MAX];
+    return n->seen_len > 0 && no_sockets(n) && look(n, now) == n->seen_len && memcmp(now, n->seen, n->seen_len) == 0;
+}
+
+int net_renew(struct net *n, struct err *err)
+{
+    if (unused(n))
+        return 0;
     n->seen_len = 0;
     if (unshare(CLONE_NEWNET) < 0)
         return err_sys(err, ERR_DENIED, "new network namespace");
@@ -79,10 +86,4 @@ int net_fresh(struct net *n, struct err *err)
         return err_sys(err, ERR_SYS, "loopback");
     n->seen_len = look(n, n->seen);
     return 0;
-}
-
-bool net_unused(const struct net *n)
-{
-    static char now[NET_SEEN_MAX];
-    return n->seen_len > 0 && no_sockets(n) && look(n, now) == n->seen_len && memcmp(now, n->seen, n->seen_len) == 0;
 }

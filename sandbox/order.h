@@ -2,7 +2,7 @@
  * order.h - what the jail says to the processes of one slot, and what they answer.
  *
  * One socket per slot. At its other end sits the keeper (keeper.c), which lives as long as the
- * jail and forks one launcher per sandbox; while a launcher lives it does the reading. The jail
+ * jail and forks launchers, one at a time; while a launcher lives it does the reading. The jail
  * never sends to a launcher that it has begun to kill. With each crew the jail gets a socket to its
  * agent: the command goes there straight, and the launcher learns of a run by its output and its end.
  */
@@ -16,12 +16,13 @@ enum order_kind {
     ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
+    ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
 };
 
 enum note_kind {
     NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
-    NOTE_READY,             /* launcher: world built; rc */
+    NOTE_READY,             /* launcher: world built, or made clean; rc */
     NOTE_ACQUIRED,          /* launcher: rc */
     NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
     NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */

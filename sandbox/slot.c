@@ -60,6 +60,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
+    s->resetting = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     int rc = 0;
     if (s->cgroup.host->version == 2) {
@@ -168,8 +169,28 @@ void slot_kill(struct slot *s, enum slot_reason why)
         pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
 
+/* The launcher can tell whether the next sandbox may have its world; what it was in the middle of would keep it from that. */
+static bool reset(struct slot *s)
+{
+    const bool idle = s->state == SLOT_HELD || s->state == SLOT_RUNNING || s->state == SLOT_DRAIN;
+    if (!idle || s->launcher_fd < 0 || !cgroup_settle(&s->cgroup))
+        return false;
+    if (s->run_fd >= 0 && s->state != SLOT_HELD)
+        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+    drop_crew(s);
+    s->state = SLOT_MAKING;
+    s->generation++;
+    s->reason = SLOT_REASON_NONE;
+    s->resetting = true;
+    s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    order(s, &(struct order){ .kind = ORDER_RESET }, NULL, 0);
+    return true;
+}
+
 void slot_scrub(struct jail *j, struct slot *s)
 {
+    if (reset(s))
+        return;
     s->state = SLOT_SCRUB;
     drop_crew(s);
     drop_fd(&s->report_fd);
@@ -296,7 +317,9 @@ static void launcher_gone(struct jail *j, struct slot *s)
     struct cgroup_usage used;
     cgroup_usage(&s->cgroup, &used);
     s->state = SLOT_DEAD;
-    if (was == SLOT_MAKING) {
+    if (was == SLOT_MAKING && s->resetting) {
+        slot_make(j, s);
+    } else if (was == SLOT_MAKING) {
         s->state = SLOT_MAKING;                 /* its NOTE_READY carried the reason; try again */
         s->deadline_ns = clock_mono_ns() + RETRY_NS;
     } else if (was == SLOT_READY) {
@@ -335,6 +358,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         why.sys = n->sys;
         if (s->state != SLOT_MAKING)
             return 0;
+        s->resetting = false;
         if (n->rc == 0) {
             s->state = SLOT_READY;
             /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now

@@ -6,6 +6,7 @@
  *      |                                     v                    v   +-- DRAIN <+   --ended--> HELD
  *      +----- launcher gone --------------- SCRUB <----close------+--------+
  *
+ * From HELD, RUNNING and DRAIN a close leads straight to MAKING where the launcher can be told to reset its world.
  * A run that left report files passes through COLLECT on its way from ended to HELD.
  * DEAD: the launcher died under a client (the kernel's memory killer may choose it): runs fail until
  * the client closes. Nothing here waits: each step is begun by a message, a pidfd or the timer.
@@ -23,6 +24,7 @@ enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_
 struct slot {
     enum slot_state state;
     uint32_t generation;            /* of the sandbox: a number is used once */
+    bool resetting;                 /* MAKING: by the launcher that is there, not by a new one */
     struct kit kit;
     struct cgroup_slot cgroup;
     pid_t keeper;
