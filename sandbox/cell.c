@@ -4,13 +4,16 @@
 #include "base/own.h"
 #include "sandbox/rights.h"
 #include "sandbox/mount.h"
+#include "sandbox/warm.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -45,21 +48,22 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
-void cell_reaper(const struct kit *kit, const struct world *w, int sock)
+_Noreturn static void reap(int userns, int rc, struct err *why, int sock)
 {
-    struct err err = { 0 };
-    int rc = mount_proc(w, &err);
+    struct err err = *why;
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit->userns, NULL, &err);     /* it will make one call for ever: no filter needed */
+        rc = rights_drop(userns, NULL, 0, &err);     /* it will make one call for ever: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
     char byte;
     int fds[FRAME_FDS_MAX], nfds;
-    if (rc < 0 || frame_recv(3, &byte, 1, fds, &nfds, &err) != 1 || nfds != 1)
+    if (rc < 0 || frame_recv(3, &byte, 1, fds, &nfds, &err) != 1 || nfds > 1)
+        _exit(1);
+    if (nfds == 0 && ((fds[0] = pidfd_open(2, 0)) < 0 || frame_send(3, "", 1, fds, 1, &err) < 0))
         _exit(1);
     if (dup2(fds[0], 0) < 0 || close_range(1, ~0u, 0) < 0)
         _exit(1);
@@ -67,6 +71,19 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
     while (poll(&agent, 1, -1) <= 0)
         ;
     _exit(0);
+}
+
+void cell_reaper(const struct kit *kit, const struct world *w, int sock)
+{
+    struct err err = { 0 };
+    int rc = mount_proc(w, &err);
+    reap(kit->userns, rc, &err, sock);
+}
+
+void cell_reaper_within(int sock)
+{
+    struct err err = { 0 };
+    reap(-1, 0, &err, sock);
 }
 
 static void limit(int what, uint64_t value)
@@ -164,30 +181,67 @@ static int prepare(void)
     return 0;
 }
 
-/* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, int command, int null_errno, struct err *err)
+struct command { char *bytes; const char *path, **argv, **env; };
+
+/* Read a command memfd (grant.h). What *out points to is the process's for the rest of its life. */
+static int command_read(struct command *out, int fd, struct err *err)
 {
     struct stat st;
     uint32_t argc;
-    if (fstat(command, &st) < 0 || (size_t)st.st_size <= sizeof argc)
+    if (fstat(fd, &st) < 0 || (size_t)st.st_size <= sizeof argc)
         return err_set(err, ERR_BAD_INPUT, "command: empty");
     size_t size = (size_t)st.st_size;
     own_mem char *bytes = malloc(size);
     if (bytes == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
-    if (pread(command, bytes, size, 0) != (ssize_t)size)
+    if (pread(fd, bytes, size, 0) != (ssize_t)size)
         return err_sys(err, ERR_SYS, "command");
     const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
     memcpy(&argc, bytes, sizeof argc);
     if (end[-1] != '\0' || argc == 0 || argc >= strings_in(path, end))
         return err_set(err, ERR_BAD_INPUT, "command: %u arguments promised", argc);
     next += strlen(path) + 1;
-    own_mem const char **argv = calloc((size_t)argc + 1, sizeof *argv);
+    const char **argv = calloc((size_t)argc + 1, sizeof *argv);
     for (uint32_t i = 0; argv != NULL && i < argc; i++, next += strlen(next) + 1)
         argv[i] = next;
-    own_mem const char **env = argv == NULL ? NULL : environment(next, end);
-    if (env == NULL)
+    const char **env = argv == NULL ? NULL : environment(next, end);
+    if (env == NULL) {
+        free(argv);
         return err_set(err, ERR_LIMIT, "command: out of memory");
+    }
+    *out = (struct command){ .bytes = give_ptr(&bytes), .path = path, .argv = argv, .env = env };
+    return 0;
+}
+
+/* Execute it; a name is looked for as a shell does. Returns on failure, errno set. */
+static void command_exec(const struct command *c)
+{
+    const char *dirs = strchr(c->path, '/') != NULL ? "" : NULL;
+    for (const char **e = c->env; dirs == NULL && *e != NULL; e++)
+        if (strncmp(*e, "PATH=", 5) == 0)
+            dirs = *e + 5;
+    int why = ENOENT;
+    for (const char *d = dirs != NULL ? dirs : ""; ; d++) {
+        size_t n = strcspn(d, ":");
+        char found[4096];
+        if (snprintf(found, sizeof found, "%.*s%s%s", (int)n, d, n > 0 ? "/" : "", c->path) < (int)sizeof found)
+            execve(found, (char *const *)(uintptr_t)c->argv, (char *const *)(uintptr_t)c->env);
+        if (errno != ENOENT && errno != ENOTDIR)
+            why = errno;
+        d += n;
+        if (*d == '\0')
+            break;
+    }
+    errno = why;
+}
+
+/* Become the command. Returns only on failure. */
+static int run(const struct cell_order *o, int fd, int null_errno, struct err *err)
+{
+    struct command c;
+    int rc = command_read(&c, fd, err);
+    if (rc < 0)
+        return rc;
     given_limits(o);
     errno = null_errno;
     if (null_errno != 0)
@@ -196,20 +250,81 @@ static int run(const struct cell_order *o, int command, int null_errno, struct e
         unable(SANDBOX_WORK_DIR, 126);
     close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     umask(022);
-    execve(path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
-    unable(path, errno == ENOENT ? 127 : 126);
+    command_exec(&c);
+    unable(c.path, errno == ENOENT ? 127 : 126);
+}
+
+static void default_signals(void)
+{
+    sigset_t none;
+    for (int sig = 1; sig < 65; sig++)
+        signal(sig, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* What warm.h promises a host: its descriptors and its environment. They are put in place by way of high numbers. */
+static int host_outfit(struct command *c, const struct kit *kit, int declared, int *sock, int out, struct err *err)
+{
+    char fixed[FIXED_ENV_COUNT * 128], *at = fixed;
+    for (size_t i = 0; i < FIXED_ENV_COUNT; i++)
+        at = stpcpy(at, fixed_env[i]) + 1;
+    own_fd env = frame_memfd("env", fixed, (size_t)(at - fixed), err);
+    own_fd filter = env < 0 ? -1 : frame_memfd("filter", kit->filter.filter, kit->filter.len * sizeof *kit->filter.filter, err);
+    if (filter < 0)
+        return err->code;
+    const int from[] = { [WARM_SOCK] = *sock, [WARM_COMMAND] = declared, [WARM_ENV] = env, [WARM_FILTER] = filter };
+    for (int fd = WARM_SOCK; fd <= WARM_FILTER; fd++)
+        if (dup2(from[fd], 64 + fd) < 0)
+            return err_sys(err, ERR_SYS, "warm host: descriptors");
+    *sock = 64 + WARM_SOCK;
+    own_fd null = open("/dev/null", O_RDONLY);
+    if (dup2(out, 1) < 0 || dup2(out, 2) < 0 || null < 0 || (null > 0 && dup2(null, 0) < 0))
+        return err_sys(err, ERR_SYS, "warm host: /dev/null");
+    for (int fd = WARM_SOCK; fd <= WARM_FILTER; fd++)
+        if (dup2(64 + fd, fd) < 0)
+            return err_sys(err, ERR_SYS, "warm host: descriptors");
+    *sock = WARM_SOCK;
+    env = filter = null = -1;                   /* closed by what follows */
+    close_range(WARM_FILTER + 1, ~0u, 0);
+    size_t n = 0;
+    for (; c->env[n] != NULL; n++)
+        if (same_name(c->env[n], "PYTHONPATH="))
+            return err_set(err, ERR_BAD_INPUT, "PYTHONPATH is set");
+    const char **more = realloc(c->env, (n + 2) * sizeof *more);
+    if (more == NULL)
+        return err_set(err, ERR_LIMIT, "warm host: out of memory");
+    c->env = more;
+    more[n] = "PYTHONPATH=" WARM_DIR;
+    more[n + 1] = NULL;
+    return 0;
+}
+
+void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
+{
+    static const uint64_t keep = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_NET_ADMIN;
+    struct err err = { 0 };
+    struct command c;
+    default_signals();
+    usual_limits();
+    umask(022);
+    int rc = setsid() < 0 || chdir("/") < 0 ? err_sys(&err, ERR_SYS, "warm host: session") : command_read(&c, declared, &err);
+    if (rc == 0)
+        rc = rights_drop(kit->userns, &kit->host_filter, keep, &err);
+    if (rc == 0 && (rc = host_outfit(&c, kit, declared, &sock, out, &err)) == 0) {
+        command_exec(&c);
+        rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
+    }
+    answer(sock, rc, &err);
+    _exit(1);
 }
 
 void cell_agent(const struct kit *kit, int sock, int out)
 {
     struct err err = { 0 };
     prctl(PR_SET_NAME, "agent");
-    for (int sig = 1; sig < 65; sig++)
-        signal(sig, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, &err);
+    default_signals();
+    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, 0, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
     sock = 3;

@@ -28,6 +28,11 @@ struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 struct world;
 _Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
 _Noreturn void cell_agent(const struct kit *kit, int sock, int out);
+/* The reaper of a run whose agent is a warm host's fork, begun in the slot's user namespace; /proc is the launcher's business
+ * then. The frame that gives it no agent asks it for one: process 2 of its namespace; it answers with the pidfd. */
+_Noreturn void cell_reaper_within(int sock);
+/* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */
+_Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int out);
 
 /* The agent's work; each in a file of its own. */
 MUST_CHECK int edits_apply(int tree, int edits, struct err *err);

@@ -36,7 +36,7 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     void *arg;
     struct sandbox_limits limits;
     uint32_t which;
-    int fds[3], nfds;                       /* owned */
+    int fds[4], nfds;                       /* owned */
     int retries;
     struct waiting *next;
 };
@@ -218,6 +218,38 @@ static void put_back(struct sandbox_client *c, struct waiting *w)
         c->last = &w->next;
 }
 
+/* A command as the memfd of GRANT_FD_COMMAND. Returns the descriptor, owned. */
+static int command_memfd(const struct sandbox_command *cmd, struct err *err)
+{
+    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
+    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
+    if (argv == NULL || argv[0] == NULL)
+        return err_set(err, ERR_USAGE, "a command needs a program");
+    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
+    uint32_t argc = 0;
+    size_t size = sizeof argc + strlen(path) + 1;
+    for (; argv[argc] != NULL; argc++)
+        size += strlen(argv[argc]) + 1;
+    for (const char *const *e = env; *e != NULL; e++) {
+        if (strchr(*e, '=') == NULL)
+            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
+        size += strlen(*e) + 1;
+    }
+    if (size > GRANT_COMMAND_MAX)
+        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
+                       (unsigned long long)GRANT_COMMAND_MAX);
+    own_mem char *text = malloc(size);
+    if (text == NULL)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    memcpy(text, &argc, sizeof argc);
+    char *at = stpcpy(text + sizeof argc, path) + 1;
+    for (const char *const *a = argv; *a != NULL; a++)
+        at = stpcpy(at, *a) + 1;
+    for (const char *const *e = env; *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    return frame_memfd("command", text, size, err);
+}
+
 int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
                     sandbox_acquired_cb cb, void *arg, struct err *err)
 {
@@ -229,10 +261,16 @@ int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, c
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
     *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
+    own_fd warm = spec->warm != NULL ? command_memfd(spec->warm, err) : -1;
+    if (spec->warm != NULL && warm < 0) {
+        waiting_free(w);
+        return err->code;
+    }
     const struct { int fd; uint32_t bit; } given[] = {
         { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
+        { warm, GRANT_FD_WARM },
     };
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (given[i].fd < 0)
             continue;
         int fd = fcntl(given[i].fd, F_DUPFD_CLOEXEC, 0);
@@ -266,33 +304,7 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err_set(err, ERR_LOST, "the jail is gone");
     if (s->running)
         return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
-    const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
-    const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
-    if (argv == NULL || argv[0] == NULL)
-        return err_set(err, ERR_USAGE, "a command needs a program");
-    const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
-    uint32_t argc = 0;
-    size_t size = sizeof argc + strlen(path) + 1;
-    for (; argv[argc] != NULL; argc++)
-        size += strlen(argv[argc]) + 1;
-    for (const char *const *e = env; *e != NULL; e++) {
-        if (strchr(*e, '=') == NULL)
-            return err_set(err, ERR_USAGE, "environment: `%.40s` is no NAME=value", *e);
-        size += strlen(*e) + 1;
-    }
-    if (size > GRANT_COMMAND_MAX)
-        return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
-                       (unsigned long long)GRANT_COMMAND_MAX);
-    own_mem char *text = malloc(size);
-    if (text == NULL)
-        return err_set(err, ERR_LIMIT, "command: out of memory");
-    memcpy(text, &argc, sizeof argc);
-    char *at = stpcpy(text + sizeof argc, path) + 1;
-    for (const char *const *a = argv; *a != NULL; a++)
-        at = stpcpy(at, *a) + 1;
-    for (const char *const *e = env; *e != NULL; e++)
-        at = stpcpy(at, *e) + 1;
-    own_fd fd = frame_memfd("command", text, size, err);
+    own_fd fd = command_memfd(cmd, err);
     if (fd < 0)
         return err->code;
     struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND };

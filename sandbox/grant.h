@@ -28,6 +28,7 @@ enum {                          /* bits of grant_request.fds */
     GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire */
     GRANT_FD_COMMAND = 8,       /* run: sealed memfd: uint32_t argc, then NUL-terminated strings: the program's path,
                                  * argc arguments from the zeroth on, NAME=value ... */
+    GRANT_FD_WARM = 16,         /* acquire: sealed memfd, as a command: how the runs of this sandbox begin (warm.h) */
 };
 
 struct grant_request {

@@ -222,7 +222,7 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
 
 static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int out[3] = { -1, -1, -1 }, n = 0, rc = 0;
+    int out[4] = { -1, -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
     bool tree_own = true, root_own;
@@ -240,6 +240,12 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     if (rc == 0 && (r->fds & GRANT_FD_ROOT)) {
         rc = (root = borrow_dir(j, s, fds[next++], &root_own, &why)) < 0 ? why.code : 0;
         out[n++] = root;
+    }
+    if (r->fds & GRANT_FD_WARM) {
+        int warm = fds[__builtin_popcount(r->fds) - 1];
+        if (sealed_memfd(warm, GRANT_COMMAND_MAX, err) < 0)
+            return err->code;
+        out[n++] = warm;
     }
     if (rc == 0)
         rc = slot_acquire(j, s, r->fds, out, n, tree_own, &r->limits, &why);
@@ -285,7 +291,7 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 #define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT },
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM },
     [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0 },
     [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0 },
@@ -430,7 +436,7 @@ static void set_defaults(struct jail *j)
 static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
-    struct sock_fprog filter;
+    struct sock_fprog filter, host_filter;
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
@@ -438,7 +444,9 @@ static int open_all(struct jail *j, struct err *err)
     if (rc == 0)
         rc = mount_jail(err);
     if (rc == 0)
-        rc = seccomp_compile(&filter, err);
+        rc = seccomp_compile(&filter, false, err);
+    if (rc == 0)
+        rc = seccomp_compile(&host_filter, true, err);
     if (rc < 0)
         return rc;
     j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -460,7 +468,7 @@ static int open_all(struct jail *j, struct err *err)
             return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .plan = plan,
+            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .host_filter = host_filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);
         if (s->kit.userns < 0)

@@ -12,12 +12,14 @@
 #pragma once
 #include "base/err.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 #define NET_SEEN_MAX 16384
 struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
     char seen[NET_SEEN_MAX];    /* the counters of the new namespace */
     size_t seen_len;            /* 0: never taken, never clean */
+    uint32_t count;             /* grows by each new one */
 };
 
 /* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. */

@@ -13,7 +13,7 @@
 
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd */
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
@@ -41,7 +41,7 @@ struct note {
     int32_t  status;            /* ended: wait status of the command */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
-    char msg[ERR_MSG_SIZE];
+    char msg[ERR_MSG_SIZE];     /* rc < 0: why; ended, rc 0: how it had begun (sandbox_result.start) */
 };
 
 /* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). The jail sets the first
@@ -67,7 +67,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      sock;              /* to the jail */
     int      userns;
     struct ring *ring;
-    struct sock_fprog filter;
+    struct sock_fprog filter, host_filter;      /* of agents, and of warm hosts */
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
 };

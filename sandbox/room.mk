@@ -1,7 +1,17 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o edits.o collect.o copy.o rights.o seccomp.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o edits.o collect.o copy.o rights.o seccomp.o warm.o)
+
+# The warm host's native half, loaded inside by whatever interpreter is there: it links nothing. The jail carries both halves.
+$(B)/sandbox/warm/fork.so: sandbox/warm/fork.c
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "CC $<")
+	$(Q)$(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARN) -O2 -fPIC -fno-stack-protector -U_FORTIFY_SOURCE -MMD -MP -MF $(@:.so=.d) \
+	  -shared -nostdlib -s -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $<
+$(B)/sandbox/warm.o: CFLAGS += -Wa,-I$(B)
+$(B)/sandbox/warm.o: $(B)/sandbox/warm/fork.so sandbox/warm/sitecustomize.py
+-include $(B)/sandbox/warm/fork.d
 
 $(B)/libsandbox.a: $(SANDBOX_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
@@ -17,7 +27,7 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test soak_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test warm_test soak_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)

@@ -26,11 +26,15 @@
 
 struct sandbox_client;
 struct sandbox;
+struct sandbox_command;
 
 struct sandbox_spec {
     int tree_fd;            /* O_PATH directory of the snapshot's tree, borrowed; -1: empty work dir */
     int edits_fd;           /* sealed memfd of tree edits (repos/edits.h format), borrowed; -1: none */
     int root_fd;            /* O_PATH directory of the environment's root, borrowed; -1: the host's own root */
+    /* How the sandbox's first command will begin (argv; env the same), borrowed; NULL: unknown. Then it can be a fork of a
+     * process that has made its start and its imports already. A matter of speed only: see sandbox_result.start. */
+    const struct sandbox_command *warm;
 };
 
 struct sandbox_limits {     /* 0 anywhere: the jail's default, never "no limit" */
@@ -69,11 +73,13 @@ struct sandbox_result {
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
     int      enforced_by;       /* 1 = cgroup v1, 2 = cgroup v2, 0 = rlimits only */
+    char     start[120];        /* "" where the spec declared no warm process, "warm", or "cold: " and why */
 };
 
 struct sandbox_command {
     const char *shell;          /* run by /bin/sh -c, or NULL; borrowed */
-    const char *const *argv;    /* without a shell, where that is NULL: argv[0] a path; NULL-terminated, borrowed */
+    /* Without a shell, where that is NULL: argv[0] a path, or a name to be looked for in PATH; NULL-terminated, borrowed. */
+    const char *const *argv;
     const char *const *env;     /* NULL-terminated NAME=value list added to the fixed environment */
 };
 

@@ -23,7 +23,7 @@ static int add(scmp_filter_ctx ctx, const struct policy_row *row)
     return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, nr, row->check_count, cmp);
 }
 
-int seccomp_compile(struct sock_fprog *out, struct err *err)
+int seccomp_compile(struct sock_fprog *out, bool host, struct err *err)
 {
     __attribute__((cleanup(ctx_done))) scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (ctx == NULL)
@@ -35,6 +35,8 @@ int seccomp_compile(struct sock_fprog *out, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof policy / sizeof policy[0]; i++)
         if ((rc = add(ctx, &policy[i])) < 0)
             return err_set(err, ERR_SYS, "system call filter: row %s (libseccomp %d)", policy[i].name, rc);
+    for (size_t i = 0; rc == 0 && host && i < sizeof host_policy / sizeof host_policy[0]; i++)
+        rc = add(ctx, &host_policy[i]);
     if (rc < 0)
         return err_set(err, ERR_SYS, "system call filter: libseccomp %d", rc);
     own_fd fd = memfd_create("filter", MFD_CLOEXEC);

@@ -260,6 +260,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
     r->enforced_by = s->cgroup.host->version;
+    memcpy(r->start, s->end.msg, sizeof r->start - 1);
     own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
     s->deadline_ns = 0;

@@ -18,8 +18,7 @@
  * looks for itself, by /proc, that it did. The host's program is the image's: as trusted as the image.
  */
 #pragma once
-#include "base/err.h"
-#include <stdint.h>
+#include "sandbox/order.h"
 
 #define WARM_DIR "/assay/warm"          /* sitecustomize.py and fork.so inside; nobody inside owns it */
 
@@ -31,3 +30,30 @@ enum { WARM_SOCK = 3, WARM_COMMAND, WARM_ENV, WARM_FILTER };     /* the host's d
 struct warm_order {             /* fds: pid namespace of the run, its agent's socket, its output */
     uint32_t namespaces;        /* CLONE_NEW... kinds that the run must not share with the host */
 };
+
+/* ---- the launcher's side; one host at most ---- */
+
+struct warm {
+    pid_t pid;                  /* 0: none; -1: dead and reaped by the way */
+    int sock, output;           /* to it; what it prints, which must be nothing */
+    bool ready;
+    uint32_t net;               /* which network namespace it was born in, by net.count */
+    uint8_t *declared;          /* its command, owned */
+    size_t declared_len;
+};
+
+/* Begin a host for the command in memfd `declared`; in the slot of one that has been ended. It comes up by itself. */
+MUST_CHECK int warm_start(struct warm *w, const struct kit *kit, int declared, uint32_t net, struct err *err);
+/* Is there a host, and for this command? */
+bool warm_is(const struct warm *w, int declared);
+/* Wait until it is ready; `procs` is a /proc in which it is seen. On failure it is ended. */
+MUST_CHECK int warm_ready(struct warm *w, int procs, struct err *err);
+/* Have it fork an agent (socket, output: borrowed) into pid namespace `pidns`; the agent answers for itself, and is a child of
+ * the caller. On failure the host is ended. */
+MUST_CHECK int warm_fork(struct warm *w, int pidns, uint32_t namespaces, int sock, int out, struct err *err);
+/* Does /proc (of the run's pid namespace, at descriptor `proc`) show nothing but reaper and agent, and the agent without rights? */
+MUST_CHECK int warm_verify(int proc, uid_t uid, struct err *err);
+void warm_end(struct warm *w);
+
+/* What lies in WARM_DIR: put there once per keeper. */
+MUST_CHECK int warm_files(int dir, struct err *err);

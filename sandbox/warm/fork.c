@@ -165,7 +165,7 @@ static object *serve(object *self, object *args)
         pid_t between = fork(), pid = -1;
         if (between == 0) {
             if (setns(fds[0], CLONE_NEWPID) < 0 || (pid = fork()) != 0)
-                _exit(pid < 0);
+                _exit(pid < 0 ? errno : 0);
             PyOS_AfterFork_Child();
             int null_errno, command = agent(&o, fds[1], fds[2], &filter, &null_errno);
             return PyLong_FromLong((long)command << 16 | null_errno);
@@ -175,7 +175,8 @@ static object *serve(object *self, object *args)
             ;
         for (int i = 0; i < 3; i++)
             close(fds[i]);
-        say(WARM_SOCK, between < 0 || status != 0 ? "fork" : NULL);
+        errno = WEXITSTATUS(status);
+        say(WARM_SOCK, between < 0 || status != 0 ? strerror(errno) : NULL);
     }
 }
 

@@ -136,7 +136,7 @@ static inline int box_try_acquire(struct sandbox_client *c, struct sandbox_spec 
     return rc < 0 ? rc : o->rc;
 }
 
-#define BOX_EMPTY ((struct sandbox_spec){ -1, -1, -1 })
+#define BOX_EMPTY ((struct sandbox_spec){ -1, -1, -1, NULL })
 
 static inline struct sandbox *box_acquire(struct sandbox_client *c, struct sandbox_spec spec, struct sandbox_limits limits)
 {
