@@ -59,9 +59,9 @@ $(ATTACK_TESTS): $(B)/%: $(B)/%.o $(B)/tests/attack/harness.o $(B)/libsandbox.a 
 
 -include $(ATTACK_OBJS:.o=.d) $(ATTACK_TESTS:=.d) $(B)/tests/attack/harness.d
 
-BENCHES += $(B)/tests/bench/bench_sandbox
-$(B)/tests/bench/bench_sandbox: $(B)/tests/bench/bench_sandbox.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
+BENCHES += $(addprefix $(B)/tests/bench/,bench_sandbox bench_warm)
+$(addprefix $(B)/tests/bench/,bench_sandbox bench_warm): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
 
--include $(B)/tests/bench/bench_sandbox.d
+-include $(addprefix $(B)/tests/bench/,bench_sandbox.d bench_warm.d)
