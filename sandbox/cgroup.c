@@ -244,7 +244,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -284,6 +284,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         } else if (c == CGROUP_PIDS) {
             s->pids_max = open_in(dir, "pids.max", O_WRONLY);
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
+            s->pids_now = open_in(dir, "pids.current", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
         } else {
@@ -296,7 +297,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
 void cgroup_slot_drop(struct cgroup_slot *s)
 {
     int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
-                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->force_empty };
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->force_empty, &s->pids_now };
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -372,6 +373,11 @@ bool cgroup_settle(struct cgroup_slot *s)
     if (s->memory_bytes >= ROOMY_BYTES && number(s->memory_now, NULL) <= KEEP_CHARGED)
         return true;
     return cgroup_limit(s, NULL, &err) == 0;
+}
+
+bool cgroup_only_ours(int pids_now)
+{
+    return number(pids_now, NULL) == OWN_TASKS(false);
 }
 
 void cgroup_peak_reset(struct cgroup_slot *s)

@@ -25,7 +25,7 @@ struct cgroup_slot {
     uint32_t slot;
     int dir;                                /* v2: directory of the current sandbox, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
-    int memory_now, force_empty;            /* v1 */
+    int memory_now, force_empty, pids_now;  /* v1 */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;
 };
@@ -45,6 +45,8 @@ MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
 /* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */
 bool cgroup_settle(struct cgroup_slot *s);
+/* Are launcher, reaper and keeper all that lives in the slot? `pids_now`: its file of that name; -1: never known. */
+bool cgroup_only_ours(int pids_now);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);

@@ -149,6 +149,7 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
             if (&j->slots[i] != s)
                 munmap(j->slots[i].kit.ring, sizeof(struct ring));
         kit.sock = theirs;
+        kit.pids_now = s->cgroup.pids_now;
         keeper_main(&kit, rc, &why);
     }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);

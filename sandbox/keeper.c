@@ -16,15 +16,17 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* Keep socket and user namespace as descriptors 3 and 4, standard error as it is, and nothing else. */
+/* Keep kit's descriptors as 3, 4 and 5, standard error as it is, and nothing else. */
 static int keep_fds(struct kit *kit)
 {
-    int sock = fcntl(kit->sock, F_DUPFD_CLOEXEC, 16), ns = fcntl(kit->userns, F_DUPFD_CLOEXEC, 16);
-    if (sock < 0 || ns < 0 || dup2(sock, 3) < 0 || dup2(ns, 4) < 0)
-        return -1;
-    kit->sock = 3;
-    kit->userns = 4;
-    return close_range(5, ~0u, 0);
+    int *keep[] = { &kit->sock, &kit->userns, &kit->pids_now };
+    for (int i = 0; i < 3; i++)
+        if (*keep[i] >= 0 && (*keep[i] = fcntl(*keep[i], F_DUPFD_CLOEXEC, 16)) < 0)
+            return -1;
+    for (int i = 0; i < 3; i++)
+        if (*keep[i] >= 0 && (*keep[i] = dup2(*keep[i], 3 + i)) < 0)
+            return -1;
+    return close_range(kit->pids_now >= 0 ? 6 : 5, ~0u, 0);
 }
 
 static void tell(int sock, uint32_t kind, int fd, int rc, const struct err *why)

@@ -16,6 +16,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/cell.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
@@ -82,22 +83,27 @@ static int await_answer(int sock, struct err *err)
     return await_cell(sock, &a, err);
 }
 
-/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
-static void crew_end(struct launcher *l, int *out_status)
+/* The wait status of the agent, which is dead or dying. */
+static int agent_reap(struct launcher *l)
 {
-    int status = 0;
+    siginfo_t how = { 0 };
+    while (waitid(P_PIDFD, (id_t)l->agent_fd, &how, WEXITED) < 0 && errno == EINTR)
+        ;
+    close(l->agent_fd);
+    l->agent_fd = -1;
+    return how.si_code == CLD_EXITED ? W_EXITCODE(how.si_status, 0)
+         : how.si_status | (how.si_code == CLD_DUMPED ? WCOREFLAG : 0);
+}
+
+/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
+static void crew_end(struct launcher *l)
+{
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-    if (l->agent_fd >= 0) {
-        siginfo_t how = { 0 };
-        if (l->reaper <= 0)
-            pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
-        while (waitid(P_PIDFD, (id_t)l->agent_fd, &how, WEXITED) < 0 && errno == EINTR)
-            ;
-        status = how.si_code == CLD_EXITED ? W_EXITCODE(how.si_status, 0)
-               : how.si_status | (how.si_code == CLD_DUMPED ? WCOREFLAG : 0);
-        close(l->agent_fd);
-    }
+    else if (l->agent_fd >= 0)
+        pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
+    if (l->agent_fd >= 0)
+        agent_reap(l);
     if (l->reaper > 0) {
         /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
         for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
@@ -110,9 +116,7 @@ static void crew_end(struct launcher *l, int *out_status)
     if (l->output >= 0)
         close(l->output);
     l->reaper = 0;
-    l->agent_fd = l->sock = l->output = -1;
-    if (out_status != NULL)
-        *out_status = status;
+    l->sock = l->output = -1;
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -163,7 +167,7 @@ static int lines_close(struct launcher *l, const struct lines *n, int rc, const 
     close(n->first[0]);
     struct note crew = { .kind = NOTE_CREW };
     if (rc < 0)
-        crew_end(l, NULL);
+        crew_end(l);
     else
         tell(l, &crew, 0, err, (int[]){ l->reaper_fd, l->sock }, 2);
     return rc;
@@ -272,7 +276,7 @@ static int crew_start_warm(struct launcher *l, struct err *err)
     own_fd proc = -1, ns = -1;
     int fds[FRAME_FDS_MAX], nfds = 0;
     char byte;
-    crew_end(l, NULL);
+    crew_end(l);
     int rc = crew_room(l, err);
     if (rc == 0)
         rc = lines_open(&n, l->kit, err);
@@ -372,7 +376,7 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
     int declared = o->fds & GRANT_FD_WARM ? fds[next++] : -1;
     if (root >= 0) {
-        crew_end(l, NULL);                  /* made for the other root */
+        crew_end(l);                  /* made for the other root */
         rc = mount_root(&l->world, l->kit, root, err);
     }
     if (rc == 0)
@@ -440,7 +444,10 @@ static void ended(struct launcher *l)
     }
     own_fd rest = l->output;
     l->output = -1;
-    crew_end(l, &n.status);
+    n.status = agent_reap(l);
+    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
+    if (!cgroup_only_ours(l->kit->pids_now))
+        crew_end(l);
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
@@ -454,6 +461,7 @@ static void ended(struct launcher *l)
     if (l->start[0] != '\0')
         cold(l, "not the first command of its sandbox");
     tell(l, &n, rc, &err, NULL, 0);
+    crew_end(l);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -461,7 +469,7 @@ static bool reset(struct launcher *l)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    crew_end(l, NULL);
+    crew_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
     l->start[0] = '\0';

@@ -260,10 +260,11 @@ static int overlay_make(const char *lower, int lower_fd, const char *name, const
     return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
 }
 
+/* One of the host's layers. Like the root it has no access times: to have looked into it is not to have written to it. */
 static int overlay(const char *lower, const char *name, const char *store, int dir, const struct kit *kit, bool own,
                    struct err *err)
 {
-    own_fd fd = overlay_make(lower, -1, name, store, kit, own, MOUNT_ATTR_NODEV, err);
+    own_fd fd = overlay_make(lower, -1, name, store, kit, own, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, err);
     return fd < 0 ? fd : attach(fd, dir, name, err);
 }
 
@@ -391,14 +392,14 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     umask(0);
-    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOATIME, err);
+    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
     int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(store, dirs[i], 0755) < 0)
             rc = err_sys(err, ERR_SYS, "store directories");
     if (rc == 0 && mknodat(store, "mask", S_IFREG | 0444, 0) < 0)
         rc = err_sys(err, ERR_SYS, "store file");
-    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, 0, err);
+    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, MOUNT_ATTR_NOATIME, err);
     rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
         char lower[32];

@@ -66,6 +66,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     uid_t    uid;               /* host uid and gid behind uid 0 inside */
     int      sock;              /* to the jail */
     int      userns;
+    int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
     struct ring *ring;
     struct sock_fprog filter, host_filter;      /* of agents, and of warm hosts */
     struct plan plan;

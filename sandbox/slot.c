@@ -106,6 +106,13 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     return 0;
 }
 
+/* What is used from here on is used by the coming run: until then the slot is idle. */
+static void mark(struct slot *s)
+{
+    cgroup_peak_reset(&s->cgroup);
+    cgroup_usage(&s->cgroup, &s->before);
+}
+
 /* Hand the waiting command to the agent. From here on it may run. */
 static void start(struct slot *s)
 {
@@ -138,14 +145,11 @@ void slot_run(struct jail *j, struct slot *s, int command)
         answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
         return;
     }
-    cgroup_peak_reset(&s->cgroup);
-    cgroup_usage(&s->cgroup, &s->before);
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
     s->began_ns = now;
     s->wall_end_ns = now + s->limits.wall_ns;
-    s->cpu_end_ns = s->before.cpu_ns + s->limits.cpu_ns;
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
@@ -366,6 +370,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
              * is tried again then; small ones wait, because they could take the launcher. */
             if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
                 why.code = 0;
+            mark(s);
         }
         s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
         answer(j, s, GRANT_READY, n->rc, &why);
@@ -381,6 +386,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             s->state = SLOT_HELD;
             s->deadline_ns = 0;
             answer(j, s, GRANT_ACQUIRED, 0, NULL);
+            mark(s);
         }
         return 0;
     case NOTE_CREW:
@@ -393,8 +399,10 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         fds[0] = fds[1] = -1;
         if (s->state == SLOT_DRAIN)
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
-        else if (s->state == SLOT_RUNNING && s->command >= 0)
+        else if (s->state == SLOT_RUNNING && s->command >= 0) {
+            mark(s);
             start(s);
+        }
         return 0;
     case NOTE_ENDED:
         drop_crew(s);                           /* outside a run the kernel took it, for memory: the next run has one made */
@@ -455,11 +463,11 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
         } else {
             struct cgroup_usage used;
             cgroup_usage(&s->cgroup, &used);
-            if (used.cpu_ns >= s->cpu_end_ns && s->cgroup.host->version != 0) {
+            if (used.cpu_ns >= s->before.cpu_ns + s->limits.cpu_ns && s->cgroup.host->version != 0) {
                 slot_kill(s, SLOT_REASON_CPU);
                 break;
             }
-            uint64_t cores = (s->limits.cpu_percent + 99) / 100, left = be_sure(s->cpu_end_ns, used.cpu_ns) / (cores ? cores : 1);
+            uint64_t cores = (s->limits.cpu_percent + 99) / 100, left = be_sure(s->before.cpu_ns + s->limits.cpu_ns, used.cpu_ns) / (cores ? cores : 1);
             s->deadline_ns = now_ns + (left < 5 * NS_PER_MS ? 5 * NS_PER_MS : left);
             if (s->deadline_ns > s->wall_end_ns)
                 s->deadline_ns = s->wall_end_ns;

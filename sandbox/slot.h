@@ -34,8 +34,8 @@ struct slot {
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */
     uint64_t deadline_ns;           /* next moment at which slot_tick() has work; 0: none */
-    uint64_t began_ns, wall_end_ns, cpu_end_ns;
-    struct cgroup_usage before;     /* at the start of the run */
+    uint64_t began_ns, wall_end_ns;
+    struct cgroup_usage before;     /* when the slot was last made ready for a run */
     int owner_ns;                   /* user namespace for trees of an owner other than root, the last one asked for; -1: none */
     uid_t owner_uid;
     gid_t owner_gid;

@@ -96,7 +96,7 @@ static void edits_reach_the_tree(void **state)
     edit(&e, EDIT_WRITE, 0644, "lib/link", "no link any more\n");
     edit(&e, EDIT_WRITE, 0644, "empty", "");
     own_fd fd = edits_fd(&e);
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, fd, -1 }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, fd, -1, NULL }, usual,
         "cat src/a; new/link; ls src; cat lib/link; readlink new/link; stat -c %a new/dir/tool src/a; stat -c %s empty; lib/run");
     assert_string_equal(o.output, "changed\ntool\na\nno link any more\ndir/tool\n755\n644\n0\nran\n");
     outcome_done(&o);
@@ -107,7 +107,7 @@ static int refused(struct edits *e)
 {
     own_fd dir = open_tree_dir(), fd = edits_fd(e);
     struct outcome o;
-    int rc = box_try_acquire(client, (struct sandbox_spec){ dir, fd, -1 }, usual, &o);
+    int rc = box_try_acquire(client, (struct sandbox_spec){ dir, fd, -1, NULL }, usual, &o);
     if (rc == 0)
         sandbox_close(o.sandbox);
     return rc;
@@ -147,7 +147,7 @@ static void unsealed_descriptors_end_the_connection(void **state)
     own_fd fd = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, 64), 0);
     struct outcome o;
-    assert_int_equal(box_try_acquire(c, (struct sandbox_spec){ -1, fd, -1 }, usual, &o), ERR_LOST);
+    assert_int_equal(box_try_acquire(c, (struct sandbox_spec){ -1, fd, -1, NULL }, usual, &o), ERR_LOST);
     sandbox_client_close(c);
 }
 
@@ -157,7 +157,7 @@ static void tree_belongs_to_uid_0_and_can_be_written(void **state)
 {
     (void)state;
     own_fd dir = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, NULL }, usual,
         "stat -c %u:%g . src src/a && echo more >>src/a && rm lib/l && mkdir x && mv src moved && cat moved/a moved/deep/c && "
         "mv moved/deep lib/ && chmod 600 lib/run && ls lib && git init -q . && git status --short | head -1");
     assert_string_equal(o.output, "0:0\n0:0\n0:0\none\nmore\ndeep\ndeep\nlink\nrun\n?? lib/\n");
@@ -170,7 +170,7 @@ static void paths_of_the_host_do_not_show(void **state)
 {
     (void)state;
     own_fd dir = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, NULL }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
     assert_null(strstr(o.output, "assay-tree"));
     assert_non_null(strstr(o.output, "/testbed"));
     outcome_done(&o);
@@ -184,7 +184,7 @@ static void two_sandboxes_do_not_see_each_other(void **state)
     struct outcome o[2] = { 0 };
     struct err err = { 0 };
     for (int i = 0; i < 2; i++)
-        s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1 }, usual);
+        s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, NULL }, usual);
     const char *cmd[2] = { "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 1; cat src/a",
                            "sleep 0.5; timeout 0.2 flock src/a true || echo locked; cat src/a; ls /tmp /dev/shm" };
     for (int i = 0; i < 2; i++)
@@ -209,7 +209,7 @@ static void tree_of_another_owner_works(void **state)
     for (int i = 0; i < 24; i++) {
         assert_int_equal(sh("cd %s && rm -rf f d && echo x >f && mkdir d && chown -R %s .", other, owners[i % 6]), 0);
         own_fd dir = open(other, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1 }, usual,
+        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, NULL }, usual,
                                     "stat -c %u:%g . f && echo y >>f && touch d/n && cat f");
         assert_string_equal(o.output, "0:0\n0:0\nx\ny\n");
         outcome_done(&o);
@@ -236,7 +236,7 @@ static void tree_without_idmap_works(void **state)
         edit(&e, EDIT_WRITE, 0644, "src/a", "changed\n");
         edit(&e, EDIT_DELETE, 0, "src/b", NULL);
         int fd = edits_fd(&e);
-        struct outcome o = box_once(c, (struct sandbox_spec){ dir, fd, -1 }, usual,
+        struct outcome o = box_once(c, (struct sandbox_spec){ dir, fd, -1, NULL }, usual,
             "stat -c %u:%g . src lib/run; cat src/a src/deep/c lib/link && lib/run && echo x >>lib/l && rm -r src && ls");
         bool good = strcmp(o.output, "0:0\n0:0\n0:0\nchanged\ndeep\nchanged\nran\nlib\n") == 0;
         if (!good)
@@ -262,7 +262,7 @@ static void environment_root_replaces_the_host(void **state)
                         "for b in bin/sh bin/cat bin/ls; do for l in $(ldd $b | grep -o '/[^ ]*'); do mkdir -p .$(dirname $l); "
                         "cp -L $l .$l; done; done; echo marked >marker; echo bad >etc/hosts", root), 0);
     own_fd dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), work = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ work, -1, dir }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ work, -1, dir, NULL }, usual,
         "cat /marker src/a && ls / && ls /usr; echo new >/made && echo x >/tmp/x && echo r >/assay/report/r && cat /proc/self/comm /etc/hosts");
     assert_non_null(strstr(o.output, "marked\none\n"));
     assert_non_null(strstr(o.output, "localhost"));
@@ -273,7 +273,7 @@ static void environment_root_replaces_the_host(void **state)
     assert_int_equal(sh("! test -e %s/made", root), 0);
     /* A mount point that is a link would lead elsewhere: refused. */
     assert_int_equal(sh("cd %s && rm -rf proc && ln -s /tmp proc", root), 0);
-    assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir }, usual, &o), ERR_BAD_INPUT);
+    assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir, NULL }, usual, &o), ERR_BAD_INPUT);
     sh("rm -rf %s", root);
 }
 
@@ -347,6 +347,78 @@ static void report_directory_cannot_be_spoiled(void **state)
     }
 }
 
+/* All that a sandbox can see of what an earlier one may have left; of times only whether they are old, as none is in a new world. */
+#define LOOK "exec python3 -c '\
+import os\n\
+for top in \"/\", \"/tmp\", \"/var\", \"/dev\", \"/run\", \"/home\", \"/assay/report\", \"/testbed\", \"/etc\", \"/usr/bin\", \"/opt\":\n\
+    for at, dirs, files in os.walk(top):\n\
+        if top == \"/\": dirs[:] = []\n\
+        s = os.lstat(at)\n\
+        print(at, oct(s.st_mode), s.st_uid, s.st_gid, s.st_nlink, s.st_mtime < 1e9, s.st_atime < 1e9, os.listxattr(at), sorted(dirs), len(files))\n\
+        for f in files:\n\
+            s = os.lstat(os.path.join(at, f))\n\
+            print(f, oct(s.st_mode), s.st_size, s.st_rdev)\n\
+for f in \"shm\", \"sem\", \"msg\": print(open(\"/proc/sysvipc/\" + f).read())\n\
+print(os.uname().nodename, os.statvfs(\"/tmp\").f_files, os.statvfs(\"/tmp\").f_ffree, os.statvfs(\"/tmp\").f_bfree)\n\
+print([p for p in os.listdir(\"/proc\") if p.isdigit()])'"
+
+/* One sandbox at a time, so that its slots serve again and again. A sandbox finds the world as a new one, whatever was done
+ * in it before, and the same one where nothing was, or nothing that could not be taken away. */
+static void worlds_serve_again_only_as_new(void **state)
+{
+#define PYTHON(text) "python3 -c '" text "'"
+    static const struct { const char *shell; bool again; } dirt[] = {
+        { "true", true },
+        { "find / -xdev >/dev/null; ls -lR /usr/bin /home /tmp >/dev/null; cat /etc/passwd >/dev/null", true },
+        { "echo x >/tmp/a; mkdir -p /tmp/d/e; ln -s /etc/passwd /tmp/l; mkfifo /tmp/f; echo r >/assay/report/r", true },
+        { "echo x >src/a; rm -r lib; mkdir lib; mv src/deep here; echo n >new; chmod 700 .", true },
+        { "chmod 700 /tmp /var/tmp; chmod 700 /home/sandbox; touch -d 2001-01-01 /dev/shm", true },
+        { "chmod 700 /tmp; chmod 1777 /tmp; touch -d @0 /tmp", true },
+        { PYTHON("import os; [os.setxattr(d, \"user.m\", b\"1\") for d in (\"/tmp\", \"/home/sandbox\")]"), true },
+        { "mkdir -p /dev/shm/x $HOME/.cache/y /var/tmp/z; cd $HOME; echo x >.profile; sleep 30 & setsid sleep 30 & true", true },
+        { PYTHON("import os; os.chdir(\"/tmp\"); [(os.mkdir(\"d\" * 200), os.chdir(\"d\" * 200)) for i in range(60)]"), false },
+        { "cd /tmp && seq 5000 | xargs touch", false },
+        { "touch /marker; rm /marker", false },
+        { "touch -d 2001-01-01 /", false }, { "touch -a -d 2001-01-01 /usr", false }, { "touch -d 2001-01-01 .", true },
+        { PYTHON("import os; os.setxattr(\"/\", \"user.m\", b\"1\"); os.removexattr(\"/\", \"user.m\")"), false },
+        { "mv /home /home2; mkdir -p /home/sandbox; echo x >/home/sandbox/m", false },
+        { "chmod 600 /dev/null; rm /dev/zero; echo x >/dev/zero", false },
+        { "rm /usr/bin/true; echo x >/usr/bin/m; rm -rf /usr/share/doc", false },
+        { "echo 1.2.3.4 host >>/etc/hosts; echo x >/run/m; echo x >/var/m", false },
+        { "ipcmk -M 100 >/dev/null; ipcmk -S 1 >/dev/null; ipcmk -Q >/dev/null", true },
+    };
+    (void)state;
+    own_fd dir = open_tree_dir();
+    struct sandbox_client *c = box_start(1);
+    struct sandbox_spec spec = { dir, -1, -1, NULL };
+    struct outcome was = box_once(c, spec, usual, LOOK);
+    assert_int_equal(was.result.value, 0);
+    for (size_t i = 0; i < sizeof dirt / sizeof dirt[0]; i++) {
+        char before[3][64], command[1024];
+        int met = 0;
+        snprintf(command, sizeof command, "readlink /proc/self/ns/mnt; { %s; } >/dev/null 2>&1", dirt[i].shell);
+        for (int k = 0; k < 3; k++) {
+            struct outcome o = box_once(c, spec, usual, command);
+            snprintf(before[k], sizeof before[k], "%.*s", (int)strcspn(o.output, "\n"), o.output);
+            outcome_done(&o);
+        }
+        for (int k = 0; k < 3; k++) {
+            struct outcome o = box_once(c, spec, usual, LOOK);
+            if (strcmp(o.output, was.output) != 0)
+                fail_msg("after `%s`:\n%s\nwas:\n%s", dirt[i].shell, o.output, was.output);
+            outcome_done(&o);
+            o = box_once(c, spec, usual, "readlink /proc/self/ns/mnt | tr -d '\\n'");
+            for (int b = 0; b < 3; b++)
+                met += strcmp(o.output, before[b]) == 0;
+            outcome_done(&o);
+        }
+        if (dirt[i].again && met == 0)          /* numbers of namespaces come again, so meeting one by chance says nothing */
+            fail_msg("after `%s` no world served again", dirt[i].shell);
+    }
+    outcome_done(&was);
+    sandbox_client_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,7 +426,7 @@ int main(void)
         cmocka_unit_test(unsealed_descriptors_end_the_connection), cmocka_unit_test(tree_belongs_to_uid_0_and_can_be_written),
         cmocka_unit_test(paths_of_the_host_do_not_show), cmocka_unit_test(two_sandboxes_do_not_see_each_other), cmocka_unit_test(tree_of_another_owner_works),
         cmocka_unit_test(tree_without_idmap_works), cmocka_unit_test(environment_root_replaces_the_host), cmocka_unit_test(report_files_come_out),
-        cmocka_unit_test(report_directory_cannot_be_spoiled),
+        cmocka_unit_test(report_directory_cannot_be_spoiled), cmocka_unit_test(worlds_serve_again_only_as_new),
     };
     return cmocka_run_group_tests_name("sandbox tree", tests, start, stop);
 }
