@@ -26,6 +26,9 @@
 #define MEMORY_MB       2048
 #define CHOICE_OPTIONS_MIN 2
 #define CHOICE_OPTIONS_MAX 64   /* as the learner's vocabulary has them: learner/choice.h */
+#define WARM_WORDS_MAX  16
+/* No quote, no expansion, no operator, no comment: to a shell these are words. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,@%+= -"
 #define SLIP_NAME_MAX   32      /* longer names are no slips of ours */
 
 static void own_json_done(json_t **j) { json_decref(*j); }
@@ -254,6 +257,25 @@ static int check_choice(struct reading *r)
     return 0;
 }
 
+/* How runs begin; kept among the further fields, as it changes nothing but their speed. */
+static int check_warm(struct reading *r)
+{
+    const json_t *warm = json_object_get(r->root, "warm");
+    if (warm == NULL || json_is_null(warm))
+        return 0;
+    if (!json_is_array(warm))
+        return wrong_type(r, "warm", "a list of words", warm);
+    size_t n = json_array_size(warm);
+    if (n > WARM_WORDS_MAX)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field warm: %zu words, at most %d", r->id, n, WARM_WORDS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(warm, i);
+        if (!json_is_string(one) || json_string_length(one) == 0 || has_control(json_string_value(one), json_string_length(one)))
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field warm: entry %zu: want a word", r->id, i + 1);
+    }
+    return 0;
+}
+
 /* Lower case, underscores left out: how people remember a field's name. False when it is longer than any slip. */
 static bool plain_name(char out[SLIP_NAME_MAX], const char *name)
 {
@@ -296,7 +318,7 @@ static int check_slips(struct reading *r)
 {
     static const char *const known[] = { "instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch",
                                          "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment", "split",
-                                         "timeout_s", "memory_mb", "choice",
+                                         "timeout_s", "memory_mb", "choice", "warm",
                                          "fail_to_pass", "pass_to_pass" };      /* accepted as well */
     const char *name;
     json_t *value;
@@ -368,7 +390,7 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
         || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
         || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0
-        || (rc = check_choice(&r)) < 0)
+        || (rc = check_choice(&r)) < 0 || (rc = check_warm(&r)) < 0)
         return rc;
     t.memory_mb = (uint64_t)memory_mb;
 
@@ -421,4 +443,63 @@ int task_write_json(struct buf *out, const struct task *t, struct err *err)
     int rc = buf_add(out, text, strlen(text), err);
     free(text);
     return rc;
+}
+
+/* ---- how runs begin ---- */
+
+/* The words of a command in which a shell would find nothing but words. NULL: not such a command, or out of memory. */
+static const char **plain_words(struct arena *a, const char *cmd, size_t *out_count)
+{
+    char *text = arena_strdup(a, cmd);
+    size_t room = strlen(cmd) / 2 + 2, n = 0;
+    const char **words = text != NULL ? arena_alloc(a, room * sizeof *words) : NULL;
+    if (words == NULL || strspn(cmd, PLAIN) != strlen(cmd))
+        return NULL;
+    char *save = NULL;
+    for (char *w = strtok_r(text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save))
+        words[n++] = w;
+    words[n] = NULL;
+    *out_count = n;
+    return n > 0 && strchr(words[0], '=') == NULL ? words : NULL;
+}
+
+static bool begins(const char *const *words, size_t n, const char *const *with)
+{
+    size_t i = 0;
+    while (with[i] != NULL && i < n && strcmp(words[i], with[i]) == 0)
+        i++;
+    return with[i] == NULL;
+}
+
+int task_warm(const char *const **out_argv, const char *const **out_warm, struct arena *a, const struct task *t, struct err *err)
+{
+    static const char *const usual[][4] = { { "python3", "-m", "pytest", NULL }, { "python", "-m", "pytest", NULL },
+                                            { "pytest", NULL }, { "py.test", NULL } };
+    *out_argv = *out_warm = NULL;
+    size_t n = 0;
+    const char *const *words = plain_words(a, t->test_cmd, &n), *const *warm = NULL;
+    if (words == NULL)
+        return 0;
+    own_json *extra = json_loads(t->extra_json != NULL && t->extra_json[0] != '\0' ? t->extra_json : "{}", 0, NULL);
+    const json_t *field = json_object_get(extra, "warm");
+    if (json_is_array(field)) {
+        size_t count = json_array_size(field);
+        const char **given = arena_alloc(a, (count + 1) * sizeof *given);
+        for (size_t i = 0; given != NULL && i < count; i++)
+            if ((given[i] = arena_strdup(a, json_string_value(json_array_get(field, i)))) == NULL)
+                given = NULL;
+        if (given == NULL)
+            return err_set(err, ERR_LIMIT, "task %s: out of memory", t->id);
+        given[count] = NULL;
+        warm = count > 0 ? given : NULL;
+    } else {
+        for (size_t i = 0; warm == NULL && i < sizeof usual / sizeof usual[0]; i++)
+            if (begins(words, n, usual[i]))
+                warm = usual[i];
+    }
+    if (warm != NULL && begins(words, n, warm)) {
+        *out_argv = words;
+        *out_warm = warm;
+    }
+    return 0;
 }

@@ -23,6 +23,7 @@ extern char **environ;
 static const char *const fixed_env[] = {
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox", "USER=root", "LOGNAME=root",
     "SHELL=/bin/sh", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "TMPDIR=/tmp",
+    "PWD=" SANDBOX_WORK_DIR,        /* as a shell would set it, where one runs the command */
     "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
 };
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])

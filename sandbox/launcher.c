@@ -39,7 +39,6 @@
 #include <sys/wait.h>
 
 #define WARM_ANSWER_MS_MAX 5000
-#define WARM_MEMORY_MIN ((uint64_t)256 << 20)     /* beside a warm process of some 30 MiB a run must have its room */
 
 struct launcher {
     const struct kit *kit;
@@ -357,8 +356,10 @@ static void warm_up(struct launcher *l, int declared)
 static void warm_next(struct launcher *l)
 {
     struct err err = { 0 };
-    if (l->declared < 0 || warm_is(&l->warm, l->declared))
+    if (l->declared < 0 || l->limits.memory_bytes < WARM_MEMORY_MIN || warm_is(&l->warm, l->declared)) {
+        l->missed = false;
         return;
+    }
     if (l->warm.pid <= 0 || l->missed) {
         warm_end(&l->warm);
         if (setns(l->self, CLONE_NEWPID) < 0 || warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
@@ -391,6 +392,8 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
             rc = await_answer(l->sock, err);
     }
     l->start[0] = '\0';
+    if (l->limits.memory_bytes < WARM_MEMORY_MIN)
+        warm_end(&l->warm);
     if (rc == 0 && declared >= 0)
         warm_up(l, declared);
     if (rc == 0 && edits >= 0) {

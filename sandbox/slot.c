@@ -5,6 +5,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/ring.h"
+#include "sandbox/warm.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
-    s->resetting = false;
+    s->resetting = s->warm = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     int rc = 0;
     if (s->cgroup.host->version == 2) {
@@ -88,10 +89,13 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
                  const struct sandbox_limits *limits, struct err *err)
 {
     s->limits = *limits;
-    int rc = cgroup_limit(&s->cgroup, limits, err);
+    /* A host that must go first would be in the way of a small limit: then that is set when it has gone. */
+    const bool tight = s->warm && limits->memory_bytes < WARM_MEMORY_MIN;
+    int rc = tight ? 0 : cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    if (nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+    s->warm |= (which & GRANT_FD_WARM) != 0;
+    if (!tight && nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
@@ -379,8 +383,13 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
     case NOTE_ACQUIRED:
         if (s->state != SLOT_ACQUIRING)
             return 0;
-        if (n->rc < 0) {
-            fail(j, s, n, GRANT_ACQUIRED);
+        if (n->rc < 0 || cgroup_limit(&s->cgroup, &s->limits, err) < 0) {
+            struct note why = *n;
+            if (n->rc == 0) {
+                why.rc = err->code;
+                memcpy(why.msg, err->msg, sizeof why.msg);
+            }
+            fail(j, s, &why, GRANT_ACQUIRED);
             slot_scrub(j, s);
         } else {
             s->state = SLOT_HELD;

@@ -31,6 +31,9 @@ struct warm_order {             /* fds: pid namespace of the run, its agent's so
     uint32_t namespaces;        /* CLONE_NEW... kinds that the run must not share with the host */
 };
 
+/* With less memory a run has no host beside it, which takes some 30 MiB of what is the run's. */
+#define WARM_MEMORY_MIN ((uint64_t)256 << 20)
+
 /* ---- the launcher's side; one host at most ---- */
 
 struct warm {

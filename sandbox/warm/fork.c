@@ -147,7 +147,8 @@ static int agent(const struct warm_order *o, int sock, int out, const struct soc
 /*
  * serve(filter: bytes) -> (command << 16 | errno of /dev/null). Tells the launcher that the host is ready and forks as it is
  * told. Returns in forks only, each with its agent's socket at 3. The fork's parent must be the launcher and the fork be made
- * by the C library: so it is made by a process between, whose death leaves it to the launcher, pid 1 here.
+ * by the C library: so it is made by a process between, whose death leaves it to the launcher, pid 1 here. Of the host's stack
+ * the process between has the part above this call only; the fork, with a copy of all, goes on from there.
  */
 static object *serve(object *self, object *args)
 {
@@ -162,9 +163,10 @@ static object *serve(object *self, object *args)
         if (take(WARM_SOCK, &o, sizeof o, fds, 3) < 0)
             _exit(0);
         PyOS_BeforeFork();
-        pid_t between = fork(), pid = -1;
+        pid_t between = vfork();            /* no copy for one who is there only to be a parent and to have a namespace */
         if (between == 0) {
-            if (setns(fds[0], CLONE_NEWPID) < 0 || (pid = fork()) != 0)
+            pid_t pid = setns(fds[0], CLONE_NEWPID) < 0 ? -1 : fork();
+            if (pid != 0)
                 _exit(pid < 0 ? errno : 0);
             PyOS_AfterFork_Child();
             int null_errno, command = agent(&o, fds[1], fds[2], &filter, &null_errno);

@@ -83,15 +83,21 @@ def unfit(sys, posix, work):
     return None
 
 
-def disagreement(sys, posix, work, imported, entries):
-    """Why a start on the tree as it is now would import other modules than the host did, or None."""
+def listing(posix, directory):
+    try:
+        return posix.listdir(directory)
+    except OSError:
+        return []
+
+
+def disagreement(posix, work, imported, entries, suffixes):
+    """Why a start on the tree as it is now would import other modules than the host did, or None. A directory without an
+    __init__ hides nothing that is found elsewhere."""
     for entry in entries:
-        try:
-            names = posix.listdir(entry)
-        except OSError:
-            continue
-        for name in names:
-            if name.partition(".")[0] in imported:
+        for name in listing(posix, entry):
+            stem, dot, suffix = name.partition(".")
+            if stem in imported and (dot + suffix in suffixes if dot else
+                                     any(n.partition(".")[0] == "__init__" for n in listing(posix, entry + "/" + name))):
                 return "the tree has its own " + (entry + "/" + name)[len(work) + 1:]
     return None
 
@@ -153,6 +159,8 @@ def host(sys, posix, fork):
         say(posix, sock, why, -1)
         posix._exit(1)
     imported = {name.partition(".")[0] for name in sys.modules} | {"sitecustomize", "usercustomize"}
+    machinery = sys.modules["_frozen_importlib_external"]
+    suffixes = machinery.SOURCE_SUFFIXES + machinery.BYTECODE_SUFFIXES + sys.modules["_imp"].extension_suffixes()
     entries = [work] + [p for p in sys.path if below(p, work)]
     gc = sys.modules.get("gc") or __import__("gc")
     gc.collect()
@@ -177,16 +185,16 @@ def host(sys, posix, fork):
     elif given2 != given:
         why = "another environment than the declared one"
     else:
-        why = disagreement(sys, posix, work, imported, entries)
+        why = disagreement(posix, work, imported, entries, suffixes)
     say(posix, sock, "cold: " + why if why else "warm")
     posix.close(sock)
     if why:
         cold(sys, posix, path2, argv2, fixed, given2)
     native = b"".join(name + b"=" + value + b"\0" for name, value in posix.environ.items())
-    fork.show(b"".join(a + b"\0" for a in argv2), native)
     rest = [os.fsdecode(a) for a in argv2[len(argv):]]
     sys.argv += rest
     sys.orig_argv += rest
+    fork.show(b"".join(os.fsencode(a) + b"\0" for a in sys.orig_argv), native)
     if "threading" in sys.modules:
         sys.modules["threading"].main_thread()._set_native_id()
     if "logging" in sys.modules:
