@@ -159,6 +159,41 @@ static const char **environment(const char *text, const char *end)
     return env;
 }
 
+/* What execve() wants, taken from a command (grant.h). The vectors are owned, their strings are the command's. */
+struct call { const char *path, **argv, **env; };
+
+static int call_read(struct call *out, const char *bytes, size_t size, struct err *err)
+{
+    uint32_t argc = 0;
+    const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
+    if (size > sizeof argc)
+        memcpy(&argc, bytes, sizeof argc);
+    if (argc == 0 || end[-1] != '\0' || argc >= strings_in(path, end))
+        return err_set(err, ERR_BAD_INPUT, "command of %zu bytes: %u arguments promised", size, argc);
+    next += strlen(path) + 1;
+    *out = (struct call){ path, calloc((size_t)argc + 1, sizeof *out->argv), NULL };
+    for (uint32_t i = 0; out->argv != NULL && i < argc; i++, next += strlen(next) + 1)
+        out->argv[i] = next;
+    if (out->argv != NULL)
+        out->env = environment(next, end);
+    return out->env != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
+}
+
+/* The command in memfd `fd`, owned, with its size. */
+static char *command_of(int fd, size_t *out_size, struct err *err)
+{
+    struct stat st;
+    own_mem char *bytes = fstat(fd, &st) < 0 ? NULL : malloc((size_t)st.st_size + 1);
+    if (bytes == NULL || pread(fd, bytes, (size_t)st.st_size, 0) != st.st_size) {
+        err_sys(err, ERR_SYS, "command");
+        return NULL;
+    }
+    char *whole = bytes;
+    bytes = NULL;
+    *out_size = (size_t)st.st_size;
+    return whole;
+}
+
 /* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
 static int prepare(void)
 {
@@ -167,11 +202,18 @@ static int prepare(void)
     own_fd adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
-    /* A process just forked pays at its first touch of code, heap and directories: so touch them now. */
-    free(environment(NULL, NULL));
+    /* A process just forked pays at its first touch of code, heap and directories: so rehearse now. */
+    struct err err;
+    struct call c = { 0 };
+    static const char rehearsal[] = "\1\0\0\0/bin/true\0true\0A=b";
+    if (call_read(&c, rehearsal, sizeof rehearsal, &err) == 0 && access(c.path, X_OK) < 0)
+        errno = 0;
+    free(c.argv);
+    free(c.env);
     own_mem char *room = malloc(COMMAND_USUAL);
     if (room != NULL)
         memset(room, 1, COMMAND_USUAL);
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
     if (chdir(SANDBOX_WORK_DIR) == 0 && chdir("/") < 0)
         _exit(1);
     own_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -182,40 +224,8 @@ static int prepare(void)
     return 0;
 }
 
-struct command { char *bytes; const char *path, **argv, **env; };
-
-/* Read a command memfd (grant.h). What *out points to is the process's for the rest of its life. */
-static int command_read(struct command *out, int fd, struct err *err)
-{
-    struct stat st;
-    uint32_t argc;
-    if (fstat(fd, &st) < 0 || (size_t)st.st_size <= sizeof argc)
-        return err_set(err, ERR_BAD_INPUT, "command: empty");
-    size_t size = (size_t)st.st_size;
-    own_mem char *bytes = malloc(size);
-    if (bytes == NULL)
-        return err_set(err, ERR_LIMIT, "command: out of memory");
-    if (pread(fd, bytes, size, 0) != (ssize_t)size)
-        return err_sys(err, ERR_SYS, "command");
-    const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
-    memcpy(&argc, bytes, sizeof argc);
-    if (end[-1] != '\0' || argc == 0 || argc >= strings_in(path, end))
-        return err_set(err, ERR_BAD_INPUT, "command: %u arguments promised", argc);
-    next += strlen(path) + 1;
-    const char **argv = calloc((size_t)argc + 1, sizeof *argv);
-    for (uint32_t i = 0; argv != NULL && i < argc; i++, next += strlen(next) + 1)
-        argv[i] = next;
-    const char **env = argv == NULL ? NULL : environment(next, end);
-    if (env == NULL) {
-        free(argv);
-        return err_set(err, ERR_LIMIT, "command: out of memory");
-    }
-    *out = (struct command){ .bytes = give_ptr(&bytes), .path = path, .argv = argv, .env = env };
-    return 0;
-}
-
 /* Execute it; a name is looked for as a shell does. Returns on failure, errno set. */
-static void command_exec(const struct command *c)
+static void call_exec(const struct call *c)
 {
     const char *dirs = strchr(c->path, '/') != NULL ? "" : NULL;
     for (const char **e = c->env; dirs == NULL && *e != NULL; e++)
@@ -237,10 +247,10 @@ static void command_exec(const struct command *c)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, int fd, int null_errno, struct err *err)
+static int run(const struct cell_order *o, const char *bytes, size_t size, int null_errno, struct err *err)
 {
-    struct command c;
-    int rc = command_read(&c, fd, err);
+    struct call c;
+    int rc = call_read(&c, bytes, size, err);
     if (rc < 0)
         return rc;
     given_limits(o);
@@ -249,9 +259,8 @@ static int run(const struct cell_order *o, int fd, int null_errno, struct err *e
         unable("/dev/null", 126);
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, 126);
-    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     umask(022);
-    command_exec(&c);
+    call_exec(&c);
     unable(c.path, errno == ENOENT ? 127 : 126);
 }
 
@@ -265,7 +274,7 @@ static void default_signals(void)
 }
 
 /* What warm.h promises a host: its descriptors and its environment. They are put in place by way of high numbers. */
-static int host_outfit(struct command *c, const struct kit *kit, int declared, int *sock, int out, struct err *err)
+static int host_outfit(struct call *c, const struct kit *kit, int declared, int *sock, int out, struct err *err)
 {
     char fixed[FIXED_ENV_COUNT * 128], *at = fixed;
     for (size_t i = 0; i < FIXED_ENV_COUNT; i++)
@@ -305,15 +314,19 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
 {
     static const uint64_t keep = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_NET_ADMIN;
     struct err err = { 0 };
-    struct command c;
+    struct call c;
+    size_t size = 0;
     default_signals();
     usual_limits();
     umask(022);
-    int rc = setsid() < 0 || chdir("/") < 0 ? err_sys(&err, ERR_SYS, "warm host: session") : command_read(&c, declared, &err);
+    const char *bytes = command_of(declared, &size, &err);
+    int rc = bytes == NULL ? err.code : call_read(&c, bytes, size, &err);
+    if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
+        rc = err_sys(&err, ERR_SYS, "warm host: session");
     if (rc == 0)
         rc = rights_drop(kit->userns, &kit->host_filter, keep, &err);
     if (rc == 0 && (rc = host_outfit(&c, kit, declared, &sock, out, &err)) == 0) {
-        command_exec(&c);
+        call_exec(&c);
         rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
     }
     answer(sock, rc, &err);
@@ -332,22 +345,26 @@ void cell_agent(const struct kit *kit, int sock, int out)
     int null_errno = rc == 0 ? prepare() : 0;
     answer(sock, rc, &err);
     while (rc == 0) {
-        struct cell_order o;
+        static struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
         int fds[FRAME_FDS_MAX], nfds;
         struct err bad;
-        if (frame_recv(sock, &o, sizeof o, fds, &nfds, &bad) != (int)sizeof o)
+        int n = frame_recv(sock, &packet, sizeof packet, fds, &nfds, &bad), done;
+        if (n < (int)sizeof packet.o)
             _exit(1);
-        int done;
-        if (o.kind == CELL_EDITS && nfds == 1) {
+        size_t text_len = (size_t)n - sizeof packet.o;
+        if (packet.o.kind == CELL_EDITS && nfds == 1) {
             own_fd tree = open(SANDBOX_WORK_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : edits_apply(tree, fds[0], &err);
-        } else if (o.kind == CELL_COPY && nfds == 1) {
+        } else if (packet.o.kind == CELL_COPY && nfds == 1) {
             own_fd tree = open(SANDBOX_WORK_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
-        } else if (o.kind == CELL_COLLECT && nfds == 2) {
+        } else if (packet.o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
-        } else if (o.kind == CELL_RUN && nfds == 1) {
-            done = run(&o, fds[0], null_errno, &err);
+        } else if (packet.o.kind == CELL_RUN && nfds == 0) {
+            done = run(&packet.o, packet.text, text_len, null_errno, &err);
+        } else if (packet.o.kind == CELL_RUN && nfds == 1) {
+            own_mem char *text = command_of(fds[0], &text_len, &err);
+            done = text == NULL ? err.code : run(&packet.o, text, text_len, null_errno, &err);
         } else {
             _exit(1);
         }

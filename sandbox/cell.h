@@ -17,7 +17,7 @@ enum cell_kind {
     CELL_EDITS = 1,         /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
-    CELL_RUN,               /* fd: command memfd */
+    CELL_RUN,               /* the command follows the struct, or fd: memfd with it */
 };
 
 struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */

@@ -31,9 +31,13 @@ struct sandbox {
     void *done_arg;
 };
 
+struct packed { char *bytes; size_t size; };         /* a command, with room for the request before it; owned */
+
 struct waiting {                            /* an acquire: not sent yet, or not answered yet */
     sandbox_acquired_cb cb;
+    sandbox_done_cb done;                   /* of the first command */
     void *arg;
+    struct packed command;                  /* .bytes NULL: none yet */
     struct sandbox_limits limits;
     uint32_t which;
     int fds[4], nfds;                       /* owned */
@@ -60,6 +64,7 @@ struct sandbox_client {
 
 static void waiting_free(struct waiting *w)
 {
+    free(w->command.bytes);
     for (int i = 0; i < w->nfds; i++)
         close(w->fds[i]);
     free(w);
@@ -187,39 +192,8 @@ void sandbox_client_close(struct sandbox_client *c)
 
 /* ---- requests ---- */
 
-static int send_request(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds, struct err *err)
-{
-    return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
-}
-
-static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
-{
-    struct slot_view *v = &c->slots[slot];
-    struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
-                               .limits = w->limits };
-    int rc = send_request(c, &r, w->fds, w->nfds, err);
-    if (rc == 0) {
-        v->ready = false;
-        v->acquiring = w;
-    }
-    return rc;
-}
-
-/* A slot that was ready and had to be remade: the acquire goes back to the head of the line. */
-static void put_back(struct sandbox_client *c, struct waiting *w)
-{
-    struct err err;
-    for (uint32_t i = 0; i < c->slot_count; i++)
-        if (c->slots[i].ready && c->slots[i].acquiring == NULL && send_acquire(c, i, w, &err) == 0)
-            return;
-    w->next = c->first;
-    c->first = w;
-    if (w->next == NULL)
-        c->last = &w->next;
-}
-
-/* A command as the memfd of GRANT_FD_COMMAND. Returns the descriptor, owned. */
-static int command_memfd(const struct sandbox_command *cmd, struct err *err)
+/* A command as the agent reads it (grant.h). */
+static int command_pack(const struct sandbox_command *cmd, struct packed *out, struct err *err)
 {
     const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
     const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
@@ -238,20 +212,76 @@ static int command_memfd(const struct sandbox_command *cmd, struct err *err)
     if (size > GRANT_COMMAND_MAX)
         return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
                        (unsigned long long)GRANT_COMMAND_MAX);
-    own_mem char *text = malloc(size);
-    if (text == NULL)
+    *out = (struct packed){ malloc(sizeof(struct grant_request) + size), size };
+    if (out->bytes == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
+    char *text = out->bytes + sizeof(struct grant_request);
     memcpy(text, &argc, sizeof argc);
     char *at = stpcpy(text + sizeof argc, path) + 1;
     for (const char *const *a = argv; *a != NULL; a++)
         at = stpcpy(at, *a) + 1;
     for (const char *const *e = env; *e != NULL; e++)
         at = stpcpy(at, *e) + 1;
-    return frame_memfd("command", text, size, err);
+    return 0;
+}
+
+static int send_request(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds, struct err *err)
+{
+    return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
+}
+
+static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, const struct packed *p, struct err *err)
+{
+    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation };
+    if (c->lost)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (p->size <= GRANT_INLINE_MAX) {
+        memcpy(p->bytes, &r, sizeof r);
+        return frame_send(c->sock, p->bytes, sizeof r + p->size, NULL, 0, err);
+    }
+    r.fds = GRANT_FD_COMMAND;
+    own_fd fd = frame_memfd("command", p->bytes + sizeof r, p->size, err);
+    return fd < 0 ? fd : frame_send(c->sock, &r, sizeof r, &fd, 1, err);
+}
+
+static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
+{
+    struct slot_view *v = &c->slots[slot];
+    struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
+                               .limits = w->limits };
+    int rc = send_request(c, &r, w->fds, w->nfds, err);
+    if (rc == 0) {
+        v->ready = false;
+        v->acquiring = w;
+    }
+    /* Should the acquire fail, the jail passes over the command. */
+    if (rc == 0 && w->command.bytes != NULL && send_run(c, slot, v->generation, &w->command, err) < 0)
+        shutdown(c->sock, SHUT_RDWR);           /* the next dispatch finds the end */
+    return rc;
+}
+
+/* A slot that was ready and had to be remade: the acquire goes back to the head of the line. */
+static void put_back(struct sandbox_client *c, struct waiting *w)
+{
+    struct err err;
+    for (uint32_t i = 0; i < c->slot_count; i++)
+        if (c->slots[i].ready && c->slots[i].acquiring == NULL && send_acquire(c, i, w, &err) == 0)
+            return;
+    w->next = c->first;
+    c->first = w;
+    if (w->next == NULL)
+        c->last = &w->next;
 }
 
 int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
                     sandbox_acquired_cb cb, void *arg, struct err *err)
+{
+    return sandbox_acquire_run(c, spec, limits, NULL, cb, NULL, arg, err);
+}
+
+int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spec, const struct sandbox_limits *limits,
+                        const struct sandbox_command *cmd, sandbox_acquired_cb cb, sandbox_done_cb done, void *arg,
+                        struct err *err)
 {
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
@@ -260,8 +290,16 @@ int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec, c
     struct waiting *w = calloc(1, sizeof *w);
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
-    *w = (struct waiting){ .cb = cb, .arg = arg, .limits = *limits };
-    own_fd warm = spec->warm != NULL ? command_memfd(spec->warm, err) : -1;
+    *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .limits = *limits };
+    if (cmd != NULL && command_pack(cmd, &w->command, err) < 0) {
+        waiting_free(w);
+        return err->code;
+    }
+    struct packed declared = { 0 };
+    own_fd warm = -1;
+    if (spec->warm != NULL && command_pack(spec->warm, &declared, err) == 0)
+        warm = frame_memfd("warm", declared.bytes + sizeof(struct grant_request), declared.size, err);
+    free(declared.bytes);
     if (spec->warm != NULL && warm < 0) {
         waiting_free(w);
         return err->code;
@@ -304,11 +342,11 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
         return err_set(err, ERR_LOST, "the jail is gone");
     if (s->running)
         return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
-    own_fd fd = command_memfd(cmd, err);
-    if (fd < 0)
-        return err->code;
-    struct grant_request r = { .kind = GRANT_RUN, .slot = s->slot, .generation = s->generation, .fds = GRANT_FD_COMMAND };
-    int rc = send_request(s->client, &r, (int[]){ fd }, 1, err);
+    struct packed command = { 0 };
+    int rc = command_pack(cmd, &command, err);
+    if (rc == 0)
+        rc = send_run(s->client, s->slot, s->generation, &command, err);
+    free(command.bytes);
     if (rc == 0) {
         s->running = true;
         s->done = cb;
@@ -362,7 +400,8 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, con
     struct err err = *why;
     int rc = a->rc;
     if (s != NULL) {
-        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation };
+        *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .running = w->command.bytes != NULL,
+                               .done = w->done, .done_arg = w->arg };
         v->held = s;
     } else {
         c->open--;

@@ -26,10 +26,12 @@ enum grant_kind {
 
 enum {                          /* bits of grant_request.fds */
     GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire */
-    GRANT_FD_COMMAND = 8,       /* run: sealed memfd: uint32_t argc, then NUL-terminated strings: the program's path,
-                                 * argc arguments from the zeroth on, NAME=value ... */
-    GRANT_FD_WARM = 16,         /* acquire: sealed memfd, as a command: how the runs of this sandbox begin (warm.h) */
+    GRANT_FD_COMMAND = 8,       /* run: sealed memfd with the command, where it does not follow the struct */
+    GRANT_FD_WARM = 16,         /* acquire: sealed memfd with a command: how the sandbox's first run begins (warm.h) */
 };
+/* A command: uint32_t argc, then NUL-terminated strings: the program's path, argc arguments from the zeroth on, NAME=value ...
+ * Up to so many bytes of it follow the struct in the same packet: it is passed on as it is. */
+#define GRANT_INLINE_MAX 4096u
 
 struct grant_request {
     uint32_t kind, slot, generation, fds;

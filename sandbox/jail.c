@@ -44,6 +44,8 @@ struct jail {
     uint32_t slot_count, wanted;
     uint64_t timer_ns;
     uid_t uid_first;
+    const void *text;                   /* command that came with the request at hand; text_len 0: none */
+    size_t text_len;
     struct cgroup_host cgroup;
     struct sandbox_limits defaults;
     struct slot *slots;
@@ -266,10 +268,15 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
 
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    (void)r;
-    int rc = sealed_memfd(fds[0], GRANT_COMMAND_MAX, err);
-    if (rc == 0)
-        slot_run(j, s, fds[0]);
+    const bool apart = (r->fds & GRANT_FD_COMMAND) != 0;
+    if (s->command >= 0 || apart == (j->text_len > 0))
+        return err_set(err, ERR_PROTOCOL, "slot %u: %s", s->kit.slot, s->command >= 0 ? "a second first command" : "one command");
+    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0;
+    if (rc == 0) {
+        slot_run(j, s, apart ? fds[0] : -1, j->text, j->text_len);
+        if (apart)
+            fds[0] = -1;
+    }
     return rc;
 }
 
@@ -291,11 +298,11 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 #define BIT(state) (1u << (state))
 #define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
-static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND, GRANT_FD_COMMAND },
-    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0 },
-    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0 },
+static const struct { request_fn run; unsigned states; uint32_t fds_may; } requests[] = {
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND },
+    [GRANT_KILL]    = { on_kill, HELD_STATES, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
@@ -306,7 +313,7 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
     if (r->generation != s->generation) {
         /* Requests may cross the answer by which the client would have known better: a sandbox that could not be
          * had, a ready slot that had to be remade. */
-        if ((r->kind == GRANT_CLOSE || r->kind == GRANT_KILL) && r->generation < s->generation)
+        if (r->kind != GRANT_ACQUIRE && r->generation < s->generation)
             return 0;
         if (r->kind == GRANT_ACQUIRE && r->generation < s->generation) {
             struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = r->slot, .generation = r->generation, .rc = ERR_BUSY,
@@ -316,23 +323,32 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         }
         return err_set(err, ERR_PROTOCOL, "slot %u: generation %u, not %u", r->slot, r->generation, s->generation);
     }
-    if (s->state == SLOT_SCRUB && (r->kind == GRANT_CLOSE || r->kind == GRANT_KILL))
+    if (s->state == SLOT_SCRUB && r->kind != GRANT_ACQUIRE)
         return 0;
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
-    if ((r->fds & requests[r->kind].fds_must) != requests[r->kind].fds_must || (r->fds & ~requests[r->kind].fds_may) != 0 ||
-        nfds != __builtin_popcount(r->fds))
+    if ((r->fds & ~requests[r->kind].fds_may) != 0 || nfds != __builtin_popcount(r->fds))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u with %d descriptors", r->slot, r->kind, nfds);
     return requests[r->kind].run(j, s, r, fds, err);
+}
+
+/* A packet of `n` bytes. Only a request to run is longer than its struct. */
+static int took(struct jail *j, struct grant_request *r, const char *text, size_t n, int *fds, int nfds, struct err *err)
+{
+    if (n < sizeof *r || (n > sizeof *r && r->kind != GRANT_RUN))
+        return err_set(err, ERR_PROTOCOL, "request of %zu bytes", n);
+    j->text = text;
+    j->text_len = n - sizeof *r;
+    return request(j, r, fds, nfds, err);
 }
 
 static void on_client(struct jail *j)
 {
     for (int i = 0; i < 64 && !j->over; i++) {
-        struct grant_request r;
+        static struct { struct grant_request r; char text[GRANT_INLINE_MAX]; } packet;
         struct err err = { 0 };
         int fds[FRAME_FDS_MAX], nfds;
-        int n = frame_recv(CLIENT_FD, &r, sizeof r, fds, &nfds, &err);
+        int n = frame_recv(CLIENT_FD, &packet, sizeof packet, fds, &nfds, &err);
         if (n == ERR_BUSY)
             return;
         if (n == 0) {
@@ -340,9 +356,10 @@ static void on_client(struct jail *j)
             return;
         }
         if (n > 0)
-            n = n == (int)sizeof r ? request(j, &r, fds, nfds, &err) : err_set(&err, ERR_PROTOCOL, "request of %d bytes", n);
+            n = took(j, &packet.r, packet.text, (size_t)n, fds, nfds, &err);
         for (int k = 0; k < nfds; k++)
-            close(fds[k]);
+            if (fds[k] >= 0)
+                close(fds[k]);
         if (n < 0) {
             log_err(LOG_ERROR, &err, "client dropped");
             j->over = true;

@@ -103,6 +103,11 @@ typedef void (*sandbox_done_cb)(void *arg, int rc, struct sandbox_result *r, con
 MUST_CHECK int sandbox_acquire(struct sandbox_client *c, const struct sandbox_spec *spec,
                                const struct sandbox_limits *limits, sandbox_acquired_cb cb, void *arg,
                                struct err *err);
+/* Acquire, and run a first command as soon as the sandbox is there, without a round trip in between: `acquired` comes
+ * first; when that brought a sandbox, `done` follows, both with `arg`. */
+MUST_CHECK int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spec,
+                                   const struct sandbox_limits *limits, const struct sandbox_command *cmd,
+                                   sandbox_acquired_cb acquired, sandbox_done_cb done, void *arg, struct err *err);
 MUST_CHECK int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd,
                            sandbox_done_cb cb, void *arg, struct err *err);
 /* End a run early; its callback comes with SANDBOX_END_KILLED. Harmless when none is running. */

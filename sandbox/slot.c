@@ -117,11 +117,12 @@ static void mark(struct slot *s)
     cgroup_usage(&s->cgroup, &s->before);
 }
 
-/* Hand the waiting command to the agent. From here on it may run. */
-static void start(struct slot *s)
+/* Hand the command to the agent: the one that waits, or `text`. From here on it may run. */
+static void start(struct slot *s, const void *text, size_t len)
 {
     const bool bare = s->cgroup.host->version == 0;
-    struct cell_order c = {
+    struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } c;
+    c.o = (struct cell_order){
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
         .cpu_s = bare ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
     };
@@ -130,25 +131,17 @@ static void start(struct slot *s)
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
     /* Where the agent is dead already, the launcher tells so. */
-    if (frame_send(s->agent, &c, sizeof c, &s->command, 1, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
+    if (len > 0)
+        memcpy(c.text, text, len);
+    if (frame_send(s->agent, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
         kill(s->keeper, SIGKILL);
     drop_fd(&s->agent);
     drop_fd(&s->command);
 }
 
-void slot_run(struct jail *j, struct slot *s, int command)
+/* The slot is held and has a command, waiting or as `text`: hand it to the agent, or have one made first. */
+static void begin(struct slot *s, const void *text, size_t len)
 {
-    struct err err;
-    if (s->state == SLOT_DEAD) {
-        err_set(&err, ERR_LOST, "the sandbox died: acquire another");
-        answer(j, s, GRANT_DONE, ERR_LOST, &err);
-        return;
-    }
-    s->command = fcntl(command, F_DUPFD_CLOEXEC, 0);
-    if (s->command < 0) {
-        answer(j, s, GRANT_DONE, err_sys(&err, ERR_SYS, "command"), &err);
-        return;
-    }
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
@@ -157,11 +150,26 @@ void slot_run(struct jail *j, struct slot *s, int command)
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
-    if (s->agent >= 0) {
-        start(s);
-    } else {
-        struct order o = { .kind = ORDER_CREW };
-        order(s, &o, NULL, 0);
+    if (s->agent >= 0)
+        start(s, text, len);
+    else
+        order(s, &(struct order){ .kind = ORDER_CREW }, NULL, 0);
+}
+
+void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len)
+{
+    struct err err;
+    int rc = 0;
+    s->command = command;
+    if (s->state == SLOT_DEAD)
+        rc = err_set(&err, ERR_LOST, "the sandbox died: acquire another");
+    else if (len > 0 && (s->state != SLOT_HELD || s->agent < 0))
+        s->command = rc = frame_memfd("command", text, len, &err);          /* it has to wait */
+    if (rc < 0) {
+        drop_fd(&s->command);
+        answer(j, s, GRANT_DONE, rc, &err);
+    } else if (s->state == SLOT_HELD) {
+        begin(s, text, s->command >= 0 ? 0 : len);
     }
 }
 
@@ -396,6 +404,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             s->deadline_ns = 0;
             answer(j, s, GRANT_ACQUIRED, 0, NULL);
             mark(s);
+            if (s->command >= 0)
+                begin(s, NULL, 0);
         }
         return 0;
     case NOTE_CREW:
@@ -410,7 +420,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
         else if (s->state == SLOT_RUNNING && s->command >= 0) {
             mark(s);
-            start(s);
+            start(s, NULL, 0);
         }
         return 0;
     case NOTE_ENDED:

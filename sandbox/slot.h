@@ -53,7 +53,9 @@ MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                             const struct sandbox_limits *limits, struct err *err);
-void slot_run(struct jail *j, struct slot *s, int command);
+/* The command is in memfd `command`, which is the slot's from now on, or for -1 in `text`. While ACQUIRING, the run begins
+ * when that has come about. */
+void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len);
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);

@@ -37,6 +37,7 @@ struct module_def {
 };
 enum { METHOD_TUPLE = 1, ABI = 3 };
 extern object *PyModule_Create2(struct module_def *def, int abi), *PyLong_FromLong(long value);
+extern object *PyBytes_FromStringAndSize(const char *bytes, ptrdiff_t size);
 extern object *PyErr_SetFromErrno(object *type), *PyTuple_GetItem(object *tuple, ptrdiff_t at);
 extern long PyLong_AsLong(object *value);
 extern char *PyBytes_AsString(object *bytes);
@@ -48,7 +49,8 @@ object *PyInit_fork(void);
 /* ---- the fork ---- */
 
 #define FDS_MAX 8
-static ssize_t take(int sock, void *bytes, size_t size, int *fds, int want)
+/* One packet of at least `least` bytes, with `want` descriptors or, where they are fewer, their count in *out_fds. */
+static ssize_t take(int sock, void *bytes, size_t least, size_t size, int *fds, int want, int *out_fds)
 {
     union { struct cmsghdr head; char room[CMSG_SPACE(FDS_MAX * sizeof(int))]; } control;
     struct iovec iov = { bytes, size };
@@ -58,9 +60,10 @@ static ssize_t take(int sock, void *bytes, size_t size, int *fds, int want)
         n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
-    if (n != (ssize_t)size || c == NULL || c->cmsg_len != CMSG_LEN((size_t)want * sizeof(int)))
+    *out_fds = c != NULL && c->cmsg_len == CMSG_LEN((size_t)want * sizeof(int)) ? want : 0;
+    if (n < (ssize_t)least || (c != NULL && *out_fds == 0))
         return -1;
-    memcpy(fds, CMSG_DATA(c), (size_t)want * sizeof(int));
+    memcpy(fds, CMSG_DATA(c), (size_t)*out_fds * sizeof(int));
     return n;
 }
 
@@ -121,31 +124,53 @@ static void limit(int what, uint64_t value)
     setrlimit(what, &r);
 }
 
-/* In the fork: agent until the command comes. Returns the command; what was to be done for it and failed is in *failed. */
-static int agent(const struct warm_order *o, int sock, int out, const struct sock_fprog *filter, int *null_errno)
+/* The sandbox's own files are in the way: as cell.c tells it. */
+_Noreturn static void unable(const char *what, int why)
+{
+    const char *said[] = { "sandbox: ", what, ": ", strerror(why), "\n" };
+    for (int i = 0; i < 5; i++)
+        if (write(1, said[i], strlen(said[i])) < 0)
+            break;
+    _exit(126);
+}
+
+/* In the fork: agent until the command comes, which is returned as bytes. */
+static object *agent(const struct warm_order *o, int sock, int out, const struct sock_fprog *filter)
 {
     const char *failed = become_agent(o, out, filter);
     if (failed == NULL && (dup2(sock, 3) < 0 || syscall(SYS_close_range, 4u, ~0u, 0u) < 0))
         failed = "descriptors";
     fcntl(3, F_SETFD, FD_CLOEXEC);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    *null_errno = null < 0 || fcntl(null, F_SETFL, 0) < 0 || dup2(null, 0) < 0 ? errno : 0;
+    int null_errno = null < 0 || fcntl(null, F_SETFL, 0) < 0 || dup2(null, 0) < 0 ? errno : 0;
     if (null >= 0)
         close(null);
     say(failed == NULL ? 3 : sock, failed);
-    struct cell_order order;
-    int command;
-    if (failed != NULL || take(3, &order, sizeof order, &command, 1) < 0 || order.kind != CELL_RUN)
+    static struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
+    int command = -1, fds;
+    ssize_t n = failed != NULL ? -1 : take(3, &packet, sizeof packet.o, sizeof packet, &command, 1, &fds);
+    if (n < 0 || packet.o.kind != CELL_RUN)
         _exit(1);
-    limit(RLIMIT_FSIZE, order.file_bytes);
-    limit(RLIMIT_AS, order.memory_bytes);
-    limit(RLIMIT_CPU, order.cpu_s);
-    limit(RLIMIT_NPROC, order.pids);
-    return command;
+    limit(RLIMIT_FSIZE, packet.o.file_bytes);
+    limit(RLIMIT_AS, packet.o.memory_bytes);
+    limit(RLIMIT_CPU, packet.o.cpu_s);
+    limit(RLIMIT_NPROC, packet.o.pids);
+    if (null_errno != 0)
+        unable("/dev/null", null_errno);
+    if (chdir(SANDBOX_WORK_DIR) < 0)
+        unable(SANDBOX_WORK_DIR, errno);
+    if (fds == 0)
+        return PyBytes_FromStringAndSize(packet.text, n - (ssize_t)sizeof packet.o);
+    off_t size = lseek(command, 0, SEEK_END);
+    object *bytes = size < 0 ? NULL : PyBytes_FromStringAndSize(NULL, size);
+    if (bytes == NULL || pread(command, PyBytes_AsString(bytes), (size_t)size, 0) != size)
+        _exit(1);
+    close(command);
+    return bytes;
 }
 
 /*
- * serve(filter: bytes) -> (command << 16 | errno of /dev/null). Tells the launcher that the host is ready and forks as it is
+ * serve(filter: bytes) -> the command, as bytes. Tells the launcher that the host is ready and forks as it is
  * told. Returns in forks only, each with its agent's socket at 3. The fork's parent must be the launcher and the fork be made
  * by the C library: so it is made by a process between, whose death leaves it to the launcher, pid 1 here. Of the host's stack
  * the process between has the part above this call only; the fork, with a copy of all, goes on from there.
@@ -159,8 +184,8 @@ static object *serve(object *self, object *args)
     say(WARM_SOCK, NULL);
     for (;;) {
         struct warm_order o;
-        int fds[3], status = 0;
-        if (take(WARM_SOCK, &o, sizeof o, fds, 3) < 0)
+        int fds[3], got, status = 0;
+        if (take(WARM_SOCK, &o, sizeof o, sizeof o, fds, 3, &got) < 0 || got != 3)
             _exit(0);
         PyOS_BeforeFork();
         pid_t between = vfork();            /* no copy for one who is there only to be a parent and to have a namespace */
@@ -169,8 +194,7 @@ static object *serve(object *self, object *args)
             if (pid != 0)
                 _exit(pid < 0 ? errno : 0);
             PyOS_AfterFork_Child();
-            int null_errno, command = agent(&o, fds[1], fds[2], &filter, &null_errno);
-            return PyLong_FromLong((long)command << 16 | null_errno);
+            return agent(&o, fds[1], fds[2], &filter);
         }
         PyOS_AfterFork_Parent();
         while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR)

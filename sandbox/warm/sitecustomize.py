@@ -165,19 +165,7 @@ def host(sys, posix, fork):
     gc = sys.modules.get("gc") or __import__("gc")
     gc.collect()
 
-    done = fork.serve(filter)                   # returns in forks only
-
-    command, null_errno = done >> 16, done & 0xffff
-    path2, argv2, given2 = parse(read(posix, command))
-    posix.close(command)
-    if null_errno:
-        posix.write(1, b"sandbox: /dev/null: " + posix.strerror(null_errno).encode() + b"\n")
-        posix._exit(126)
-    try:
-        posix.chdir(work)
-    except OSError as e:
-        posix.write(1, b"sandbox: /testbed: " + e.strerror.encode() + b"\n")
-        posix._exit(126)
+    path2, argv2, given2 = parse(fork.serve(filter))        # returns in forks only
     posix.umask(0o22)
     why = None
     if path2 != path or argv2[:len(argv)] != argv:

@@ -72,7 +72,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
-static struct { uint32_t acquires, runs; } pending[SLOTS];
+static struct { uint32_t acquires, runs, of; } pending[SLOTS];       /* of: generation of the runs */
 
 /* ---- play ---- */
 
@@ -168,6 +168,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     (void)s, (void)limits;
     return refuse(BAD_CGROUP, err);
 }
+bool cgroup_settle(struct cgroup_slot *s) { return s->host->version != 2 && !(broken & BAD_CGROUP); }
 void cgroup_peak_reset(struct cgroup_slot *s) { (void)s; }
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
 {
@@ -246,6 +247,8 @@ static void read_answers(struct jail *j)
             abort();
         if (a.kind == GRANT_ACQUIRED && pending[a.slot].acquires-- == 0)
             abort();
+        if (a.kind == GRANT_ACQUIRED && a.rc < 0 && a.generation == pending[a.slot].of)
+            pending[a.slot].runs = 0;                       /* the first command is passed over */
         if (a.kind == GRANT_DONE && pending[a.slot].runs-- == 0)
             abort();
         if (a.kind == GRANT_DONE && a.rc == 0 && ((int)a.result.end < 0 || a.result.end >= SANDBOX_END_COUNT))
@@ -286,7 +289,7 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     if (j->over) {                                          /* by the frame, or by an answer that did not fit */
         return;
     }
-    if (n != sizeof *r || r->kind < GRANT_ACQUIRE || r->kind > GRANT_CLOSE || r->slot >= SLOTS)
+    if (n < sizeof *r || n > sizeof *r + GRANT_INLINE_MAX || (n > sizeof *r && r->kind != GRANT_RUN) || r->kind < GRANT_ACQUIRE || r->kind > GRANT_CLOSE || r->slot >= SLOTS)
         abort();                                            /* taken, and should not have been */
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
@@ -295,9 +298,15 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
-        if (!current || (s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds != 1)
+        if (current && s->state != SLOT_SCRUB) {
+            if ((s->state != SLOT_HELD && s->state != SLOT_DEAD && s->state != SLOT_ACQUIRING) || s->command >= 0 ||
+                nfds != (n == sizeof *r))
+                abort();
+            pending[r->slot].runs++;
+            pending[r->slot].of = r->generation;
+        } else if (r->generation > s->generation) {
             abort();
-        pending[r->slot].runs++;
+        }
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
         read_answers(j);                                    /* what came before it */
         pending[r->slot].acquires = pending[r->slot].runs = 0;
@@ -318,12 +327,15 @@ static void play(struct jail *j, struct input *in)
     case 0:
     case 1: {                                               /* a request that is nearly right */
         uint32_t kind = byte(in), mask = kind >> 4;
-        struct grant_request r = { .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                   .fds = mask };
+        static struct { struct grant_request r; char text[GRANT_INLINE_MAX + 1]; } packet;
+        packet.r = (struct grant_request){ .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
+                                           .fds = mask };
+        size_t text = kind & 8 ? 0 : number(in, 2) % sizeof packet.text;
         if (what & 8)
-            for (size_t i = 0; i < sizeof r.limits / 8; i++)
-                ((uint64_t *)(void *)&r.limits)[i] = number(in, 1 + i % 8);
-        send_to_jail(j, &r, sizeof r, fds, descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
+            for (size_t i = 0; i < sizeof packet.r.limits / 8; i++)
+                ((uint64_t *)(void *)&packet.r.limits)[i] = number(in, 1 + i % 8);
+        send_to_jail(j, &packet, sizeof packet.r + ((kind & 7) == GRANT_RUN ? text : 0), fds,
+                     descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
         break;
     }
     case 2: {                                               /* any bytes at all */

@@ -1,5 +1,7 @@
 /* How a run ends and what is told of it: real jail, real kernel. Cases H14 to H17 of the handed suite are here. */
 #include "tests/sandbox/box.h"
+#include "base/frame.h"
+#include "base/own.h"
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -324,6 +326,48 @@ static void a_program_needs_no_shell(void **state)
     sandbox_close(s);
 }
 
+struct pair { struct outcome acquired, done; };
+static void pair_acquired(void *arg, int rc, struct sandbox *s, const struct err *err)
+{
+    box_acquired(&((struct pair *)arg)->acquired, rc, s, err);
+}
+static void pair_done(void *arg, int rc, struct sandbox_result *r, const struct err *err)
+{
+    assert_true(((struct pair *)arg)->acquired.come);
+    box_done(&((struct pair *)arg)->done, rc, r, err);
+}
+
+static void a_first_command_comes_with_the_sandbox(void **state)
+{
+    (void)state;
+    own_fd dir = open("/usr/share/doc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const struct sandbox_spec specs[] = { BOX_EMPTY, { dir, -1, -1, NULL } };
+    const struct sandbox_command say = { .shell = "echo first; sleep 0.1" };
+    struct err err = { 0 };
+    for (int i = 0; i < 2; i++) {
+        struct pair p = { 0 };
+        assert_int_equal(sandbox_acquire_run(client, &specs[i], &usual, &say, pair_acquired, pair_done, &p, &err), 0);
+        assert_int_equal(box_wait(client, &p.acquired.come, 10000), 0);
+        assert_int_equal(p.acquired.rc, 0);
+        assert_int_equal(sandbox_run(p.acquired.sandbox, &say, box_done, &p.done, &err), ERR_USAGE);    /* it runs one */
+        assert_int_equal(box_wait(client, &p.done.come, 10000), 0);
+        assert_string_equal(p.done.output, "first\n");
+        outcome_done(&p.done);
+        struct outcome o = box_run(client, p.acquired.sandbox, "echo second");
+        assert_string_equal(o.output, "second\n");
+        outcome_done(&o);
+        sandbox_close(p.acquired.sandbox);
+    }
+    /* Where there is no sandbox, there is no command. */
+    struct pair p = { 0 };
+    own_fd bad = frame_memfd("edits", "none", 4, &err);
+    assert_int_equal(sandbox_acquire_run(client, &(struct sandbox_spec){ -1, bad, -1, NULL }, &usual, &say, pair_acquired, pair_done, &p, &err), 0);
+    assert_int_equal(box_wait(client, &p.acquired.come, 10000), 0);
+    assert_int_equal(p.acquired.rc, ERR_BAD_INPUT);
+    says("echo usable", SANDBOX_END_EXIT, 0, "usable\n");
+    assert_false(p.done.come);
+}
+
 static void interpreters_and_git_work(void **state)
 {
     (void)state;
@@ -384,7 +428,7 @@ int main(void)
         cmocka_unit_test(threads_work_under_the_filter), cmocka_unit_test(loopback_is_up_and_nothing_else),
         cmocka_unit_test(output_is_cut_in_the_middle), cmocka_unit_test(output_limit_ends_the_run),
         cmocka_unit_test(other_limits_hold), cmocka_unit_test(kill_ends_a_run),
-        cmocka_unit_test(environment_is_fixed_and_can_be_added_to), cmocka_unit_test(a_program_needs_no_shell), cmocka_unit_test(interpreters_and_git_work),
+        cmocka_unit_test(environment_is_fixed_and_can_be_added_to), cmocka_unit_test(a_program_needs_no_shell), cmocka_unit_test(a_first_command_comes_with_the_sandbox), cmocka_unit_test(interpreters_and_git_work),
         cmocka_unit_test(usage_is_measured), cmocka_unit_test(rlimits_stand_in),
     };
     return cmocka_run_group_tests_name("sandbox run", tests, start, stop);
