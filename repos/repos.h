@@ -18,12 +18,11 @@
 MUST_CHECK int task_read_json(struct task *out, struct arena *a, const char *json, size_t n, struct err *err);
 MUST_CHECK int task_write_json(struct buf *out, const struct task *t, struct err *err);    /* no newline */
 /*
- * How the task's runs begin: *out_argv is its command as words, *out_warm the words with which a warm process is started for it;
- * both NULL-terminated, in `a`. Both NULL where a shell must run the command, or no warm process is declared: by the field
- * "warm" ([] for none), or, where that is absent, by a command that begins with python3 -m pytest or pytest.
+ * How the task's runs begin: fills t->argv and t->warm, in `a`. Both stay empty where a shell must run the command, or where no
+ * warm process is declared: by the field "warm" ([] for none) among extra_json, or, where that is absent, by a command that
+ * begins with python3 -m pytest or pytest.
  */
-MUST_CHECK int task_warm(const char *const **out_argv, const char *const **out_warm, struct arena *a, const struct task *t,
-                         struct err *err);
+MUST_CHECK int task_warm(struct task *t, struct arena *a, struct err *err);
 
 /* --- catalog: catalog.c --- */
 struct catalog;

@@ -447,59 +447,50 @@ int task_write_json(struct buf *out, const struct task *t, struct err *err)
 
 /* ---- how runs begin ---- */
 
-/* The words of a command in which a shell would find nothing but words. NULL: not such a command, or out of memory. */
-static const char **plain_words(struct arena *a, const char *cmd, size_t *out_count)
+/* The words of a command in which a shell would find nothing but words; none: not such a command, or out of memory. */
+static struct str_list plain_words(struct arena *a, const char *cmd)
 {
-    char *text = arena_strdup(a, cmd);
-    size_t room = strlen(cmd) / 2 + 2, n = 0;
-    const char **words = text != NULL ? arena_alloc(a, room * sizeof *words) : NULL;
-    if (words == NULL || strspn(cmd, PLAIN) != strlen(cmd))
-        return NULL;
-    char *save = NULL;
+    struct str_list out = { 0 };
+    char *text = arena_strdup(a, cmd), *save = NULL;
+    out.items = arena_alloc(a, (strlen(cmd) / 2 + 1) * sizeof *out.items);
+    if (text == NULL || out.items == NULL || strspn(cmd, PLAIN) != strlen(cmd))
+        return (struct str_list){ 0 };
     for (char *w = strtok_r(text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save))
-        words[n++] = w;
-    words[n] = NULL;
-    *out_count = n;
-    return n > 0 && strchr(words[0], '=') == NULL ? words : NULL;
+        out.items[out.count++] = w;
+    return out.count > 0 && strchr(out.items[0], '=') == NULL ? out : (struct str_list){ 0 };
 }
 
-static bool begins(const char *const *words, size_t n, const char *const *with)
+static bool begins(const struct str_list *words, const struct str_list *with)
 {
-    size_t i = 0;
-    while (with[i] != NULL && i < n && strcmp(words[i], with[i]) == 0)
+    uint32_t i = 0;
+    while (i < with->count && i < words->count && strcmp(words->items[i], with->items[i]) == 0)
         i++;
-    return with[i] == NULL;
+    return i > 0 && i == with->count;
 }
 
-int task_warm(const char *const **out_argv, const char *const **out_warm, struct arena *a, const struct task *t, struct err *err)
+int task_warm(struct task *t, struct arena *a, struct err *err)
 {
-    static const char *const usual[][4] = { { "python3", "-m", "pytest", NULL }, { "python", "-m", "pytest", NULL },
-                                            { "pytest", NULL }, { "py.test", NULL } };
-    *out_argv = *out_warm = NULL;
-    size_t n = 0;
-    const char *const *words = plain_words(a, t->test_cmd, &n), *const *warm = NULL;
-    if (words == NULL)
-        return 0;
+    static const char *usual[] = { "python3", "-m", "pytest", "python", "-m", "pytest", "pytest", "py.test" };
+    static const struct str_list begins_of[] = { { usual, 3 }, { usual + 3, 3 }, { usual + 6, 1 }, { usual + 7, 1 } };
+    t->argv = t->warm = (struct str_list){ 0 };
+    struct str_list words = plain_words(a, t->test_cmd), warm = { 0 };
     own_json *extra = json_loads(t->extra_json != NULL && t->extra_json[0] != '\0' ? t->extra_json : "{}", 0, NULL);
     const json_t *field = json_object_get(extra, "warm");
     if (json_is_array(field)) {
-        size_t count = json_array_size(field);
-        const char **given = arena_alloc(a, (count + 1) * sizeof *given);
-        for (size_t i = 0; given != NULL && i < count; i++)
-            if ((given[i] = arena_strdup(a, json_string_value(json_array_get(field, i)))) == NULL)
-                given = NULL;
-        if (given == NULL)
+        warm.items = arena_alloc(a, (json_array_size(field) + 1) * sizeof *warm.items);
+        for (size_t i = 0; warm.items != NULL && i < json_array_size(field); i++)
+            if ((warm.items[warm.count++] = arena_strdup(a, json_string_value(json_array_get(field, i)))) == NULL)
+                warm.items = NULL;
+        if (warm.items == NULL)
             return err_set(err, ERR_LIMIT, "task %s: out of memory", t->id);
-        given[count] = NULL;
-        warm = count > 0 ? given : NULL;
     } else {
-        for (size_t i = 0; warm == NULL && i < sizeof usual / sizeof usual[0]; i++)
-            if (begins(words, n, usual[i]))
-                warm = usual[i];
+        for (size_t i = 0; warm.count == 0 && i < sizeof begins_of / sizeof begins_of[0]; i++)
+            if (begins(&words, &begins_of[i]))
+                warm = begins_of[i];
     }
-    if (warm != NULL && begins(words, n, warm)) {
-        *out_argv = words;
-        *out_warm = warm;
+    if (begins(&words, &warm)) {
+        t->argv = words;
+        t->warm = warm;
     }
     return 0;
 }

@@ -164,6 +164,8 @@ static void world_task_get(void *world, struct episode *e)
     struct err err = { 0 };
     struct task task;
     int rc = catalog_get(r->server->catalog, &task, &a, e->request.task_id, &err);
+    if (rc == 0)
+        rc = task_warm(&task, &a, &err);
     engine_on_task(r->server->engine, e, rc, rc == 0 ? &task : NULL, &err);
 }
 
@@ -214,19 +216,33 @@ static int environment_fd(struct runner *r, const char *environment, int *out, s
     return *out >= 0 ? 0 : err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "environment image %s is not in the store", hex);
 }
 
+/* NULL-terminated, in the work's arena. */
+static const char **words(struct work *w, const struct str_list *list)
+{
+    const char **out = arena_alloc(&w->arena, (list->count + 1) * sizeof *out);
+    if (out == NULL)
+        return NULL;
+    memcpy(out, list->items, list->count * sizeof *out);
+    out[list->count] = NULL;
+    return out;
+}
+
 /* The task's command, and how it begins (argv NULL: not declared). */
 static int command_of(struct work *w, const struct episode *e, struct sandbox_command *out, struct sandbox_command *out_warm,
                       struct err *err)
 {
-    const char *const *env, *const *argv, *const *warm;
+    const char *const *env;
     int rc = reader_environment(&env, &w->arena, e->task, err);
-    if (rc == 0)
-        rc = task_warm(&argv, &warm, &w->arena, e->task, err);
     if (rc < 0)
         return rc;
-    *out = (struct sandbox_command){ .shell = argv == NULL ? e->task->test_cmd : NULL, .argv = argv, .env = env };
-    *out_warm = (struct sandbox_command){ .argv = warm, .env = env };
-    return 0;
+    *out = *out_warm = (struct sandbox_command){ .env = env };
+    if (e->task->warm.count == 0) {
+        out->shell = e->task->test_cmd;
+        return 0;
+    }
+    out->argv = words(w, &e->task->argv);
+    out_warm->argv = words(w, &e->task->warm);
+    return out->argv != NULL && out_warm->argv != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
 }
 
 static int acquire(struct runner *r, struct episode *e, struct err *err)
