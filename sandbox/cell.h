@@ -2,8 +2,7 @@
  * cell.h - the two processes inside a sandbox that are ours, both without any privilege.
  *
  * The reaper is pid 1 of a run's pid namespace: it mounts that namespace's /proc, drops all rights,
- * and waits for the agent's end; the kernel reaps orphans for it, and its death is the death of
- * everything in the run.
+ * and sleeps; the kernel reaps orphans for it, and its death is the death of everything in the run.
  * The agent is the second process: it does what must be done with the sandbox's own rights
  * (write the edits into the tree, read report files out of it) and at last becomes the command.
  * What can be done for that before the command is known, it does before it answers.
@@ -23,13 +22,13 @@ enum cell_kind {
 struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
-/* Never return. Each answers once when it is ready. The reaper gets a pidfd of the agent after that, and ends when it ends.
- * `sock` stays open and no other descriptor does, but for the agent's standard output and error, which is `out`. */
+/* Never return. Each answers once when it is ready. An agent that is not the first in its pid namespace (`again`) ends
+ * instead where anyone but agents has lived there. Of descriptors the agent keeps `sock`, and `out` as its standard output
+ * and error; the reaper keeps none. */
 struct world;
 _Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
-_Noreturn void cell_agent(const struct kit *kit, int sock, int out);
-/* The reaper of a run whose agent is a warm host's fork, begun in the slot's user namespace; /proc is the launcher's business
- * then. The frame that gives it no agent asks it for one: process 2 of its namespace; it answers with the pidfd. */
+_Noreturn void cell_agent(const struct kit *kit, int sock, int out, bool again);
+/* The reaper of a run whose agent is a warm host's fork, begun in the slot's user namespace; /proc is the launcher's business. */
 _Noreturn void cell_reaper_within(int sock);
 /* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */
 _Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int out);

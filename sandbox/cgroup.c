@@ -375,9 +375,9 @@ bool cgroup_settle(struct cgroup_slot *s)
     return cgroup_limit(s, NULL, &err) == 0;
 }
 
-bool cgroup_only_ours(int pids_now)
+bool cgroup_only_ours(int pids_now, bool warm)
 {
-    return number(pids_now, NULL) == OWN_TASKS(false);
+    return number(pids_now, NULL) == OWN_TASKS(false) + warm;
 }
 
 void cgroup_peak_reset(struct cgroup_slot *s)

@@ -45,8 +45,9 @@ MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
 /* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */
 bool cgroup_settle(struct cgroup_slot *s);
-/* Are launcher, reaper and keeper all that lives in the slot? `pids_now`: its file of that name; -1: never known. */
-bool cgroup_only_ours(int pids_now);
+/* Are launcher, reaper and keeper all that lives in the slot, `warm`: with a warm host? `pids_now`: its file of that name; -1:
+ * never known. */
+bool cgroup_only_ours(int pids_now, bool warm);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);

@@ -8,9 +8,10 @@
  *   ORDER_CREW: for the next run
  *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
- * A run ends when the command (the agent's process) ends: then the reaper ends, and with it all
+ * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it all
  * that is left in its pid namespace; only after its death is the rest of the output read and the
- * end told. A fresh crew is made when one is needed again.
+ * end told. Where nothing was left the reaper may serve again, otherwise a fresh crew is made when
+ * one is needed.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -48,10 +49,11 @@ struct launcher {
     int procs;                      /* /proc of that, in sight of nobody else */
     struct sandbox_limits limits;
     pid_t reaper;                   /* 0: none */
-    int reaper_fd, agent_fd;        /* pidfds; of the agent -1: none */
+    int reaper_fd, agent_fd;        /* pidfds; -1: no agent */
     int sock;                       /* to the agent */
     int output;                     /* read end of its output; -1: all have closed it */
     bool over;                      /* more output than allowed: killed for it */
+    bool within;                    /* the crew's pid namespace was made for a warm start: it serves one run */
     struct warm warm;
     int declared;                   /* the warm command of this sandbox, or the last; -1: none */
     bool missed;                    /* the last sandbox that declared one declared another than there is */
@@ -115,6 +117,7 @@ static void crew_end(struct launcher *l)
     if (l->output >= 0)
         close(l->output);
     l->reaper = 0;
+    l->within = false;
     l->sock = l->output = -1;
 }
 
@@ -130,94 +133,101 @@ static void tell(struct launcher *l, struct note *n, int rc, const struct err *w
         _exit(1);
 }
 
-static void close_both(const int pair[2])
+/* A new pid namespace with its reaper and its /proc. */
+static int reaper_start(struct launcher *l, struct err *err)
 {
-    close(pair[0]);
+    int pair[2];
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "old /proc");
+    l->world.proc_mounted = false;
+    if (setns(l->self, CLONE_NEWPID) < 0 || unshare(CLONE_NEWPID) < 0)
+        return err_sys(err, ERR_SYS, "pid namespace");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    l->reaper = fork();
+    if (l->reaper == 0)
+        cell_reaper(l->kit, &l->world, pair[1]);
+    int rc = l->reaper < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
     close(pair[1]);
+    if (rc == 0) {
+        l->reaper_fd = pidfd_open(l->reaper, 0);
+        rc = await_answer(pair[0], err);
+    }
+    close(pair[0]);
+    l->world.proc_mounted = true;
+    return rc;
 }
 
-/* A crew's sockets (reaper's and agent's, ours first) and output pipe. */
-struct lines { int first[2], pair[2], pipe[2]; };
-
-static int lines_open(struct lines *n, const struct kit *kit, struct err *err)
+/* The second process of the namespace, also where others had that number before; it is not counted there. */
+static pid_t fork_second(int *out_pidfd)
 {
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->first) < 0)
+    pid_t number = 2;
+    struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD,
+                               .set_tid = (uint64_t)(uintptr_t)&number, .set_tid_size = 1 };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* Socket and output of the coming agent: our ends in `l`, its own to be handed over. */
+static int lines_open(struct launcher *l, int *out_sock, int *out_print, struct err *err)
+{
+    int pair[2], pipe[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->pair) < 0) {
-        close_both(n->first);
-        return err_sys(err, ERR_SYS, "socket");
-    }
+    own_fd sock = pair[0], theirs = pair[1];
+    if (pipe2(pipe, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "output pipe");
+    own_fd output = pipe[0], print = pipe[1];
     /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
-    int rc = pipe2(n->pipe, O_CLOEXEC);
-    if (rc < 0 || fchown(n->pipe[1], kit->uid, kit->uid) < 0 || fcntl(n->pipe[0], F_SETFL, O_NONBLOCK) < 0) {
-        err_sys(err, ERR_SYS, "output pipe");
-        if (rc == 0)
-            close_both(n->pipe);
-        close_both(n->first);
-        close_both(n->pair);
-        return err->code;
-    }
+    if (fchown(print, l->kit->uid, l->kit->uid) < 0 || fcntl(output, F_SETFL, O_NONBLOCK) < 0)
+        return err_sys(err, ERR_SYS, "output pipe");
+    l->over = false;
+    l->sock = give_fd(&sock);
+    l->output = give_fd(&output);
+    *out_sock = give_fd(&theirs);
+    *out_print = give_fd(&print);
     return 0;
 }
 
-/* The agent's side goes to `l`; the rest of a crew's start is over, or failed. */
-static int lines_close(struct launcher *l, const struct lines *n, int rc, const struct err *err)
+static int agent_start(struct launcher *l, bool again, struct err *err)
 {
-    close(n->first[0]);
+    own_fd theirs = -1, print = -1;
+    int rc = lines_open(l, &theirs, &print, err);
+    if (rc < 0)
+        return rc;
+    pid_t agent = fork_second(&l->agent_fd);
+    if (agent == 0)
+        cell_agent(l->kit, theirs, print, again);
+    if (agent < 0) {
+        l->agent_fd = -1;
+        return err_sys(err, ERR_SYS, "fork");
+    }
+    close(give_fd(&theirs));
+    return await_answer(l->sock, err);
+}
+
+/* The crew is there, if rc is 0. */
+static int crew_tell(struct launcher *l, int rc)
+{
     struct note crew = { .kind = NOTE_CREW };
     if (rc < 0)
         crew_end(l);
     else
-        tell(l, &crew, 0, err, (int[]){ l->reaper_fd, l->sock }, 2);
+        tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, 2);
     return rc;
 }
 
-/* Back to our own pid namespace, and no /proc of another. */
-static int crew_room(struct launcher *l, struct err *err)
-{
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "old /proc");
-    l->world.proc_mounted = false;
-    return setns(l->self, CLONE_NEWPID) < 0 ? err_sys(err, ERR_SYS, "pid namespace") : 0;
-}
-
+/* The reaper of the last run serves again when it is all that lives of it, and when nobody but agents ever lived there: the
+ * agent finds out, for the namespace tells the next number to its own only. */
 static int crew_start(struct launcher *l, struct err *err)
 {
-    struct lines n;
-    int rc = crew_room(l, err);
-    if (rc == 0 && unshare(CLONE_NEWPID) < 0)
-        rc = err_sys(err, ERR_SYS, "pid namespace");
-    if (rc == 0)
-        rc = lines_open(&n, l->kit, err);
-    if (rc < 0)
-        return rc;
-    l->over = false;
-    l->reaper = fork();
-    if (l->reaper == 0)
-        cell_reaper(l->kit, &l->world, n.first[1]);
-    pid_t agent = -1;
-    if (l->reaper > 0) {
-        l->reaper_fd = pidfd_open(l->reaper, 0);
-        agent = fork();
-        if (agent == 0)
-            cell_agent(l->kit, n.pair[1], n.pipe[1]);
-        if (agent > 0)
-            l->agent_fd = pidfd_open(agent, 0);
+    int rc = l->reaper > 0 ? agent_start(l, true, err) : ERR_BUSY;
+    if (rc < 0) {
+        crew_end(l);
+        rc = reaper_start(l, err);
+        if (rc == 0)
+            rc = agent_start(l, false, err);
     }
-    rc = l->reaper < 0 || agent < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
-    close(n.first[1]);
-    close(n.pair[1]);
-    close(n.pipe[1]);
-    l->sock = n.pair[0];
-    l->output = n.pipe[0];
-    if (rc == 0)
-        rc = await_answer(n.first[0], err);
-    if (rc == 0)
-        rc = frame_send(n.first[0], "", 1, &l->agent_fd, 1, err);
-    if (rc == 0)
-        rc = await_answer(l->sock, err);
-    l->world.proc_mounted = true;
-    return lines_close(l, &n, rc, err);
+    return crew_tell(l, rc);
 }
 
 /* ---- a crew whose agent is a warm host's fork ---- */
@@ -240,27 +250,64 @@ static pid_t reaper_within(const struct launcher *l, int sock)
     return made;
 }
 
-/* /proc of the reaper's namespace; *out is a descriptor of it, *out_ns of the namespace. Only a process in there can mount it,
- * and only we are let: one of us goes in, under a number that leaves 2 to the agent. */
-static int proc_within(struct launcher *l, int *out, int *out_ns, struct err *err)
+static int mount_there(const struct launcher *l)
+{
+    struct err err;
+    return mount_proc(&l->world, &err) < 0 ? -1 : 0;
+}
+
+static int open_second(const struct launcher *l)
+{
+    (void)l;
+    return pidfd_open(2, 0);
+}
+
+/* Have `job` done by a process of ours in the crew's pid namespace; what it opens is ours too. It takes a number that the
+ * namespace does not count, so 2 is left to the agent. Returns what the job returned, if that is less than 255. */
+static int do_within(const struct launcher *l, int (*job)(const struct launcher *))
 {
     pid_t number = 3;
-    struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
+    struct clone_args args = { .flags = CLONE_FILES, .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
     int status = -1;
     if (setns(l->reaper_fd, CLONE_NEWPID) < 0)
-        return err_sys(err, ERR_SYS, "pid namespace");
+        return -1;
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
-        _exit(mount_proc(&l->world, err) < 0);
+        _exit(job(l) & 255);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    l->world.proc_mounted = status == 0;
-    int rc = status == 0 ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
-    if (rc == 0 && (*out = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+    if (setns(l->self, CLONE_NEWPID) < 0 || pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 255)
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+/* Pid namespace, reaper and /proc; *out is a descriptor of that, *out_ns of the namespace. */
+static int room_within(struct launcher *l, int *out, int *out_ns, struct err *err)
+{
+    int pair[2];
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "old /proc");
+    l->world.proc_mounted = false;
+    if (setns(l->self, CLONE_NEWPID) < 0)
+        return err_sys(err, ERR_SYS, "pid namespace");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    own_fd ours = pair[0], theirs = pair[1];
+    pid_t reaper = reaper_within(l, theirs);
+    if (reaper < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    l->reaper = reaper;
+    l->reaper_fd = pidfd_open(reaper, 0);
+    l->within = true;
+    close(give_fd(&theirs));
+    int rc = await_answer(ours, err);
+    if (rc == 0 && do_within(l, mount_there) < 0)
+        rc = err_sys(err, ERR_SYS, "/proc of a run");
+    l->world.proc_mounted = rc == 0;
+    if (rc == 0 && ((*out = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 ||
+                    (*out_ns = openat(*out, "1/ns/pid", O_RDONLY | O_CLOEXEC)) < 0))
         rc = err_sys(err, ERR_SYS, "/proc");
-    if (rc == 0 && (*out_ns = openat(*out, "1/ns/pid", O_RDONLY | O_CLOEXEC)) < 0)
-        rc = err_sys(err, ERR_SYS, "pid namespace");
-    return setns(l->self, CLONE_NEWPID) < 0 ? err_sys(err, ERR_SYS, "pid namespace") : rc;
+    return rc;
 }
 
 static bool answers_soon(int sock)
@@ -271,54 +318,32 @@ static bool answers_soon(int sock)
 
 static int crew_start_warm(struct launcher *l, struct err *err)
 {
-    struct lines n;
-    own_fd proc = -1, ns = -1;
-    int fds[FRAME_FDS_MAX], nfds = 0;
-    char byte;
+    own_fd proc = -1, ns = -1, theirs = -1, print = -1;
+    siginfo_t ours;
     crew_end(l);
-    int rc = crew_room(l, err);
+    int rc = room_within(l, &proc, &ns, err);
     if (rc == 0)
-        rc = lines_open(&n, l->kit, err);
-    if (rc < 0)
-        return rc;
-    l->over = false;
-    l->reaper = reaper_within(l, n.first[1]);
-    if (l->reaper > 0)
-        l->reaper_fd = pidfd_open(l->reaper, 0);
-    else
-        rc = err_sys(err, ERR_SYS, "fork");
-    close(n.first[1]);
-    l->sock = n.pair[0];
-    l->output = n.pipe[0];
+        rc = lines_open(l, &theirs, &print, err);
     if (rc == 0)
-        rc = await_answer(n.first[0], err);
+        rc = warm_fork(&l->warm, ns, CLONE_NEWIPC | (l->warm.net != l->net->count ? CLONE_NEWNET : 0u), theirs, print, err);
+    if (theirs >= 0)
+        close(give_fd(&theirs));
     if (rc == 0)
-        rc = proc_within(l, &proc, &ns, err);
-    if (rc == 0)
-        rc = warm_fork(&l->warm, ns, CLONE_NEWIPC | (l->warm.net != l->net->count ? CLONE_NEWNET : 0u), n.pair[1], n.pipe[1], err);
-    close(n.pair[1]);
-    close(n.pipe[1]);
-    if (rc == 0)
-        rc = answers_soon(l->sock) ? await_answer(l->sock, err) : err_set(err, ERR_DEADLINE, "the fork of the warm process is silent");
+        rc = answers_soon(l->sock) ? await_answer(l->sock, err)
+           : err_set(err, ERR_DEADLINE, "the fork of the warm process is silent");
     if (rc == 0)
         rc = warm_verify(proc, l->kit->uid, err);
-    if (rc == 0)
-        rc = frame_send(n.first[0], "", 1, NULL, 0, err);
-    if (rc == 0 && (frame_recv(n.first[0], &byte, 1, fds, &nfds, err) != 1 || nfds != 1))
-        rc = err_set(err, ERR_LOST, "reaper");
-    if (rc == 0) {
-        siginfo_t mine;
-        l->agent_fd = fds[0];
-        /* Ours to wait for? If not, its end would never be told. */
-        if (waitid(P_PIDFD, (id_t)l->agent_fd, &mine, WEXITED | WNOHANG | WNOWAIT) < 0) {
-            close(l->agent_fd);
-            l->agent_fd = -1;
-            rc = err_sys(err, ERR_SYS, "the fork of the warm process");
-        }
+    if (rc == 0 && (l->agent_fd = do_within(l, open_second)) < 0)
+        rc = err_sys(err, ERR_SYS, "the fork of the warm process");
+    /* Ours to wait for? If not, its end would never be told. */
+    if (rc == 0 && waitid(P_PIDFD, (id_t)l->agent_fd, &ours, WEXITED | WNOHANG | WNOWAIT) < 0) {
+        rc = err_sys(err, ERR_SYS, "the fork of the warm process");
+        close(l->agent_fd);
+        l->agent_fd = -1;
     }
     if (rc < 0)
         warm_end(&l->warm);
-    return lines_close(l, &n, rc, err);
+    return crew_tell(l, rc);
 }
 
 static int ask_agent(struct launcher *l, const struct cell_order *o, const int *fds, int nfds, struct err *err)
@@ -364,6 +389,8 @@ static void warm_next(struct launcher *l)
         warm_end(&l->warm);
         if (setns(l->self, CLONE_NEWPID) < 0 || warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
             l->warm.pid = 0;                    /* none: the next sandbox is cold, and we try again after it */
+        if (l->reaper > 0 && setns(l->reaper_fd, CLONE_NEWPID) < 0)
+            crew_end(l);                        /* agents are born where we say */
     }
     l->missed = !l->missed;
 }
@@ -448,9 +475,10 @@ static void ended(struct launcher *l)
     own_fd rest = l->output;
     l->output = -1;
     n.status = agent_reap(l);
-    /* As a rule the command was the last of its kind; then the end of the crew can wait until the end of the run is told. */
-    if (!cgroup_only_ours(l->kit->pids_now))
-        crew_end(l);
+    close(l->sock);
+    l->sock = -1;
+    if (l->over || l->within || !cgroup_only_ours(l->kit->pids_now, warm_alive(&l->warm)))
+        crew_end(l);                            /* as a rule the command was the last of its kind */
     for (bool more = rest >= 0; more; ) {
         uint64_t was = l->kit->ring->total;
         more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
@@ -464,7 +492,6 @@ static void ended(struct launcher *l)
     if (l->start[0] != '\0')
         cold(l, "not the first command of its sandbox");
     tell(l, &n, rc, &err, NULL, 0);
-    crew_end(l);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -472,7 +499,8 @@ static bool reset(struct launcher *l)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    crew_end(l);
+    if (l->agent_fd >= 0 || l->within)
+        crew_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
     l->start[0] = '\0';
@@ -492,6 +520,8 @@ static bool obey(struct launcher *l)
     int fds[FRAME_FDS_MAX], nfds, done;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
+    if (o.killed && l->agent_fd < 0)
+        crew_end(l);                            /* it may be dying still */
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
         done = acquire(l, &o, fds, &err);
@@ -542,12 +572,15 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
     tell(&l, &ready, rc, &err, NULL, 0);
     while (rc == 0) {
         struct pollfd p[3] = {
-            { .fd = kit->sock, .events = POLLIN }, { .fd = l.agent_fd, .events = POLLIN },
+            { .fd = kit->sock, .events = POLLIN },
+            { .fd = l.agent_fd >= 0 ? l.agent_fd : l.reaper > 0 ? l.reaper_fd : -1, .events = POLLIN },
             { .fd = l.output, .events = POLLIN },
         };
         if (poll(p, 3, -1) < 0 && errno != EINTR)
             break;
-        if (p[1].revents != 0)
+        if (p[1].revents != 0 && l.agent_fd < 0)
+            crew_end(&l);
+        else if (p[1].revents != 0)
             ended(&l);
         else if (p[2].revents != 0)
             output(&l);

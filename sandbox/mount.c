@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #ifndef MOUNT_ATTR_IDMAP
 #define MOUNT_ATTR_IDMAP 0x00100000
@@ -376,10 +377,16 @@ bool world_reset(struct world *w, const struct kit *kit)
             show(&w->parts[i], &shown[i], w->store, root, kit, &err) < 0)
             return false;
     }
-    /* Whatever else may be left takes room. */
-    struct statfs now;
-    return mount_store_size(w, kit->disk_bytes, kit->disk_inodes, &err) == 0 && fstatfs(w->store, &now) == 0 &&
-           now.f_bfree == w->room.f_bfree && now.f_ffree == w->room.f_ffree;
+    if (mount_store_size(w, kit->disk_bytes, kit->disk_inodes, &err) < 0)
+        return false;
+    /* Whatever else may be left takes room. What the dead had open the kernel may be about to let go. */
+    for (int tries = 0; tries < 5; tries++) {
+        struct statfs now;
+        if (fstatfs(w->store, &now) == 0 && now.f_bfree == w->room.f_bfree && now.f_ffree == w->room.f_ffree)
+            return true;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    return false;
 }
 
 int mount_world(struct world *w, const struct kit *kit, struct err *err)

@@ -32,6 +32,7 @@ enum note_kind {
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
+    uint32_t killed;            /* the jail has killed the last crew that it was told of */
     struct sandbox_limits limits;
 };
 

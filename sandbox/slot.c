@@ -48,11 +48,19 @@ static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, 
 }
 
 /* An order that the socket does not take means a slot that hangs: its keeper is killed, and slot_lost() follows. */
-static void order(struct slot *s, const struct order *o, const int *fds, int nfds)
+static void order(struct slot *s, struct order o, const int *fds, int nfds)
 {
     struct err err;
-    if (frame_send(s->sock, o, sizeof *o, fds, nfds, &err) < 0 && s->keeper > 0)
+    o.killed = s->crew_killed;
+    if (frame_send(s->sock, &o, sizeof o, fds, nfds, &err) < 0 && s->keeper > 0)
         kill(s->keeper, SIGKILL);
+}
+
+static void kill_crew(struct slot *s)
+{
+    s->crew_killed = true;
+    if (s->run_fd >= 0)                         /* else as soon as it is known */
+        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
 
 void slot_make(struct jail *j, struct slot *s)
@@ -61,7 +69,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
-    s->resetting = s->warm = false;
+    s->resetting = s->warm = s->crew_killed = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     int rc = 0;
     if (s->cgroup.host->version == 2) {
@@ -81,8 +89,7 @@ void slot_make(struct jail *j, struct slot *s)
         s->deadline_ns = clock_mono_ns() + RETRY_NS;
         return;
     }
-    struct order o = { .kind = ORDER_MAKE };
-    order(s, &o, &s->cgroup.dir, s->cgroup.dir >= 0);
+    order(s, (struct order){ .kind = ORDER_MAKE }, &s->cgroup.dir, s->cgroup.dir >= 0);
 }
 
 int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
@@ -106,7 +113,7 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    order(s, &o, fds, nfds);
+    order(s, o, fds, nfds);
     return 0;
 }
 
@@ -153,7 +160,7 @@ static void begin(struct slot *s, const void *text, size_t len)
     if (s->agent >= 0)
         start(s, text, len);
     else
-        order(s, &(struct order){ .kind = ORDER_CREW }, NULL, 0);
+        order(s, (struct order){ .kind = ORDER_CREW }, NULL, 0);
 }
 
 void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len)
@@ -181,8 +188,7 @@ void slot_kill(struct slot *s, enum slot_reason why)
     s->reason = why;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     drop_fd(&s->command);
-    if (s->run_fd >= 0)                         /* else it is killed as soon as it is known */
-        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+    kill_crew(s);
 }
 
 /* The launcher can tell whether the next sandbox may have its world; what it was in the middle of would keep it from that. */
@@ -191,15 +197,15 @@ static bool reset(struct slot *s)
     const bool idle = s->state == SLOT_HELD || s->state == SLOT_RUNNING || s->state == SLOT_DRAIN;
     if (!idle || s->launcher_fd < 0 || !cgroup_settle(&s->cgroup))
         return false;
-    if (s->run_fd >= 0 && s->state != SLOT_HELD)
-        pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+    if (s->state != SLOT_HELD)
+        kill_crew(s);
     drop_crew(s);
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
     s->resetting = true;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
-    order(s, &(struct order){ .kind = ORDER_RESET }, NULL, 0);
+    order(s, (struct order){ .kind = ORDER_RESET }, NULL, 0);
     return true;
 }
 
@@ -306,8 +312,7 @@ static void collect(struct jail *j, struct slot *s)
     }
     s->state = SLOT_COLLECT;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
-    struct order o = { .kind = ORDER_COLLECT };
-    order(s, &o, &s->report_fd, 1);
+    order(s, (struct order){ .kind = ORDER_COLLECT }, &s->report_fd, 1);
 }
 
 static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t kind)
@@ -416,8 +421,9 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         s->run_fd = fds[0];
         s->agent = fds[1];
         fds[0] = fds[1] = -1;
+        s->crew_killed = false;
         if (s->state == SLOT_DRAIN)
-            pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
+            kill_crew(s);
         else if (s->state == SLOT_RUNNING && s->command >= 0) {
             mark(s);
             start(s, NULL, 0);

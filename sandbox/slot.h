@@ -31,6 +31,7 @@ struct slot {
     pid_t keeper;
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
+    bool crew_killed;               /* that one, by us */
     int agent, command;             /* socket to the agent of the next run; command that waits for one; -1: none */
     struct sandbox_limits limits;
     enum slot_reason reason;        /* why the run is being killed */

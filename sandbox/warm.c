@@ -88,6 +88,12 @@ int warm_start(struct warm *w, const struct kit *kit, int declared, uint32_t net
     return 0;
 }
 
+bool warm_alive(const struct warm *w)
+{
+    siginfo_t end = { 0 };
+    return w->pid > 0 && waitid(P_PID, (id_t)w->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0;
+}
+
 bool warm_is(const struct warm *w, int declared)
 {
     struct stat st;

@@ -47,6 +47,7 @@ struct warm {
 
 /* Begin a host for the command in memfd `declared`; in the slot of one that has been ended. It comes up by itself. */
 MUST_CHECK int warm_start(struct warm *w, const struct kit *kit, int declared, uint32_t net, struct err *err);
+bool warm_alive(const struct warm *w);
 /* Is there a host, and for this command? */
 bool warm_is(const struct warm *w, int declared);
 /* Wait until it is ready; `procs` is a /proc in which it is seen. On failure it is ended. */
