@@ -2,8 +2,8 @@
 """`make bench`: run the bench programs, print a line a figure, write build/bench.json.
 
 Each program prints `NAME VALUE UNIT (min … max)` for the figures it can take and nothing for those it cannot. A figure
-that cannot be had is absent. With ONLY=NAME a program that says in its first 30 lines (`figures: a b c`) that it has NAME
-is run, and only that line is kept.
+that cannot be had is absent. With ONLY=NAME a program that says in its first 30 lines (`figures: a b c`) that it has NAME,
+or some that begin with NAME-, is run, and only these lines are kept.
 """
 import json
 import os
@@ -29,15 +29,16 @@ def figures_of(program):
 
 def main():
     only, programs = os.environ.get("ONLY", ""), sys.argv[1:]
+    wanted = lambda name: not only or name == only or name.startswith(only + "-")
     known = {p: figures_of(p) for p in programs}
-    if only and not any(f is None or only in f for f in known.values()):
+    if only and not any(f is None or any(map(wanted, f)) for f in known.values()):
         sys.exit(f"bench: no figure {only}; there are: {' '.join(sorted(n for f in known.values() for n in f or []))}")
     out, failed = {}, []
     if only and os.path.exists("build/bench.json"):
         with open("build/bench.json", encoding="utf-8") as f:
             out = json.load(f)
     for p in programs:
-        if only and known[p] is not None and only not in known[p]:
+        if known[p] is not None and not any(map(wanted, known[p])):
             continue
         command = [sys.executable, p] if p.endswith(".py") else [p]
         r = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -46,7 +47,7 @@ def main():
             print(f"bench: {p} ended with {r.returncode}", file=sys.stderr)
         for line in r.stdout.splitlines():
             m = LINE.match(line)
-            if m and (not only or m.group(1) == only):
+            if m and wanted(m.group(1)):
                 print(line, flush=True)
                 out[m.group(1)] = {"value": float(m.group(2)), "unit": m.group(3), "range": m.group(4)}
     with open("build/bench.json", "w", encoding="utf-8") as f:
