@@ -305,6 +305,10 @@ static void describe_run(struct run_facts *out, char text[32], const struct sand
         snprintf(text, 32, "output_limit");
         out->ended_by_limit = SANDBOX_HIT_OUTPUT;
         break;
+    case SANDBOX_END_DISK_LIMIT:
+        snprintf(text, 32, "disk_limit");
+        out->ended_by_limit = SANDBOX_HIT_DISK;
+        break;
     case SANDBOX_END_KILLED:
     case SANDBOX_END_COUNT:
         snprintf(text, 32, "killed");

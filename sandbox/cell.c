@@ -238,16 +238,20 @@ static void call_exec(const struct call *c)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, const char *bytes, size_t size, int null_errno, struct err *err)
+static int run(const struct cell_order *o, const char *bytes, size_t size, const int *fds, int null_errno,
+               struct err *err)
 {
     struct call c;
     int rc = call_read(&c, bytes, size, err);
     if (rc < 0)
         return rc;
     given_limits(o);
-    errno = null_errno;
-    if (null_errno != 0)
-        unable("/dev/null", 126);
+    const bool given = o->fds & CELL_IN;
+    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : null_errno;
+    if (errno != 0)
+        unable(given ? "standard input" : "/dev/null", 126);
+    if ((o->fds & CELL_ERR) && dup2(*fds, 2) < 0)
+        unable("standard error", 126);
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, 126);
     umask(022);
@@ -361,11 +365,19 @@ void cell_agent(const struct kit *kit, int sock, int out, bool again)
             done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
         } else if (packet.o.kind == CELL_COLLECT && nfds == 2) {
             done = collect_report(fds[0], fds[1], &err);
-        } else if (packet.o.kind == CELL_RUN && nfds == 0) {
-            done = run(&packet.o, packet.text, text_len, null_errno, &err);
-        } else if (packet.o.kind == CELL_RUN && nfds == 1) {
+        } else if (packet.o.kind == CELL_READ && nfds == 2) {
+            done = files_read(fds[0], fds[1], &err);
+        } else if (packet.o.kind == CELL_LIST && nfds == 2) {
+            done = files_list(fds[0], fds[1], &err);
+        } else if (packet.o.kind == CELL_WRITE && nfds == 2) {
+            done = files_write(fds[0], fds[1], (mode_t)packet.o.mode, &err);
+        } else if (packet.o.kind == CELL_DIFF && (nfds == 1 || nfds == 2)) {
+            done = diff_tree(nfds == 2 ? fds[1] : -1, fds[0], &err);
+        } else if (packet.o.kind == CELL_RUN && nfds == 0 && packet.o.fds == 0) {
+            done = run(&packet.o, packet.text, text_len, fds, null_errno, &err);
+        } else if (packet.o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(packet.o.fds)) {
             own_mem char *text = command_of(fds[0], &text_len, &err);
-            done = text == NULL ? err.code : run(&packet.o, text, text_len, null_errno, &err);
+            done = text == NULL ? err.code : run(&packet.o, text, text_len, fds + 1, null_errno, &err);
         } else {
             _exit(1);
         }

@@ -16,10 +16,12 @@ enum cell_kind {
     CELL_EDITS = 1,         /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
-    CELL_RUN,               /* the command follows the struct, or fd: memfd with it */
+    CELL_READ, CELL_LIST,   /* fds: memfd with a path, empty memfd */
+    CELL_WRITE,             /* fds: memfd with a path, sealed memfd; mode */
+    CELL_DIFF,              /* fds: empty memfd, then directory of the tree if there was one */
+    CELL_RUN,               /* the command follows the struct; or fds: memfd with it, and what `fds` say */
 };
 
-struct cell_order { uint32_t kind; uint64_t file_bytes, memory_bytes, cpu_s; uint32_t pids; };   /* 0: no such rlimit */
 struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
 
 /* Never return. Each answers once when it is ready. An agent that is not the first in its pid namespace (`again`) ends
@@ -37,3 +39,12 @@ _Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int
 MUST_CHECK int edits_apply(int tree, int edits, struct err *err);
 MUST_CHECK int copy_tree(int from, int to, int depth, struct err *err);
 MUST_CHECK int collect_report(int dir, int out, struct err *err);
+MUST_CHECK int files_read(int path, int out, struct err *err);
+MUST_CHECK int files_list(int path, int out, struct err *err);
+MUST_CHECK int files_write(int path, int content, mode_t mode, struct err *err);
+MUST_CHECK int diff_tree(int was, int out, struct err *err);
+
+/* Paths beneath a directory, no link followed (edits.c). Return a descriptor, or -1 with errno. */
+int beneath_open(int dir, const char *path, int flags, mode_t mode);
+/* The parent of `path`, made if `make`; *out_name is its last component. `path` is changed and restored. */
+int beneath_parent(int tree, char *path, bool make, const char **out_name);

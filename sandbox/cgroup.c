@@ -15,7 +15,7 @@
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
 
-static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct" };
+static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct", "blkio" };
 
 static int put(int fd, const char *text)
 {
@@ -40,7 +40,7 @@ static int put_number(int fd, uint64_t n)
 /* The number after `key` (whole word at a line's start), or the file's first number for NULL. */
 static uint64_t number(int fd, const char *key)
 {
-    char text[2048];
+    char text[4096];
     ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
     if (n <= 0)
         return 0;
@@ -190,10 +190,13 @@ static bool open_v2(struct cgroup_host *h)
         put_path(parent[i], "cgroup.subtree_control", "+memory");
         put_path(parent[i], "cgroup.subtree_control", "+pids");
         put_path(parent[i], "cgroup.subtree_control", "+cpu");
+        put_path(parent[i], "cgroup.subtree_control", "+io");
         if (make_base(h->base[0], sizeof h->base[0], parent[i]) < 0)
             continue;
-        if (put_path(h->base[0], "cgroup.subtree_control", "+memory +pids +cpu") == 0)
+        if (put_path(h->base[0], "cgroup.subtree_control", "+memory +pids +cpu") == 0) {
+            put_path(h->base[0], "cgroup.subtree_control", "+io");      /* only counts; may be absent */
             return true;
+        }
         rmdir(h->base[0]);
     }
     return false;
@@ -244,7 +247,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -280,14 +283,12 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
                                                               : "memory.max_usage_in_bytes", O_RDWR);
             s->oom = open_in(dir, "memory.oom_control", O_RDONLY);
             s->memory_now = open_in(dir, "memory.usage_in_bytes", O_RDONLY);
-            s->force_empty = open_in(dir, "memory.force_empty", O_WRONLY);
         } else if (c == CGROUP_PIDS) {
             s->pids_max = open_in(dir, "pids.max", O_WRONLY);
             s->pids_events = open_in(dir, "pids.events", O_RDONLY);
-            s->pids_now = open_in(dir, "pids.current", O_RDONLY);
         } else if (c == CGROUP_CPU) {
             s->cpu_quota = open_in(dir, "cpu.cfs_quota_us", O_WRONLY);
-        } else {
+        } else if (c == CGROUP_CPUACCT) {
             s->cpu_usage = open_in(dir, "cpuacct.usage", O_RDONLY);
         }
     }
@@ -297,7 +298,7 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
 void cgroup_slot_drop(struct cgroup_slot *s)
 {
     int *fds[] = { &s->dir, &s->memory_limit, &s->memsw_limit, &s->memory_peak, &s->oom, &s->pids_max, &s->pids_events,
-                   &s->cpu_quota, &s->cpu_usage, &s->memory_now, &s->force_empty, &s->pids_now };
+                   &s->cpu_quota, &s->cpu_usage, &s->memory_now };
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -310,15 +311,20 @@ void cgroup_slot_drop(struct cgroup_slot *s)
     }
 }
 
-int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err)
+int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err)
 {
+    *out_pids_now = -1;
     for (int c = 0; s->host->version == 1 && c < CGROUP_CONTROLLER_COUNT; c++) {
         char dir[400];
         if (s->host->base[c][0] == '\0')
             continue;
         snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[c], s->slot);
-        if (put_path(dir, "cgroup.procs", "0") < 0)
+        /* A thread that moves itself by "tasks" takes no lock against the whole system's forks; by "cgroup.procs" it would,
+         * at the price of a grace period. */
+        if (put_path(dir, "tasks", "0") < 0)
             return err_sys(err, ERR_SYS, "join control group %s", dir);
+        if (c == CGROUP_PIDS)
+            *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
     }
     return 0;
 }
@@ -337,8 +343,11 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
             return err_sys(err, ERR_SYS, "open limits of slot %u", s->slot);
         put(s->cpu_quota, open_end);
         /* File pages the last sandbox read are charged here still; a lot of them would slow the next limit. */
-        if (number(s->memory_now, NULL) > KEEP_CHARGED)
-            put(s->force_empty, "0");
+        if (number(s->memory_now, NULL) > KEEP_CHARGED) {
+            char dir[400];
+            snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[CGROUP_MEMORY], s->slot);
+            put_path(dir, "memory.force_empty", "0");
+        }
         return 0;
     }
     if (s->memory_bytes != limits->memory_bytes) {
@@ -395,4 +404,46 @@ void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
     out->memory_peak = number(s->memory_peak, NULL);
     out->oom_kills = number(s->oom, "oom_kill");
     out->pids_hits = number(s->pids_events, "max");
+}
+
+/* Sum of the numbers that follow `key` in a file of lines "8:0 Read 4096" or "8:0 rbytes=4096 wbytes=0". */
+static uint64_t sum(int fd, const char *key, bool *out_devices)
+{
+    char text[4096];
+    uint64_t total = 0;
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    text[n < 0 ? 0 : n] = '\0';
+    *out_devices = strchr(text, ':') != NULL;
+    for (char *at = text; (at = strstr(at, key)) != NULL; )
+        total += strtoull(at += strlen(key), &at, 10);
+    return total;
+}
+
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out)
+{
+    static const struct { enum cgroup_controller v1; const char *v1_file, *v2_file; } files[] = {
+        { CGROUP_CPUACCT, "cpuacct.usage_user", "cpu.stat" }, { CGROUP_CPUACCT, "cpuacct.usage_sys", "cpu.stat" },
+        { CGROUP_MEMORY, "memory.stat", "memory.stat" }, { CGROUP_BLKIO, "blkio.throttle.io_service_bytes", "io.stat" },
+    };
+    const bool v2 = s->host->version == 2;
+    int fds[4];
+    *out = (struct cgroup_detail){ 0 };
+    for (int i = 0; i < 4; i++) {
+        char path[500];
+        const char *base = s->host->base[v2 ? 0 : files[i].v1];
+        snprintf(path, sizeof path, "%s/slot-%u/%s", base, s->slot, v2 ? files[i].v2_file : files[i].v1_file);
+        fds[i] = s->host->version == 0 || *base == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    }
+    out->user = number(fds[0], v2 ? "user_usec" : NULL);
+    out->system = number(fds[1], v2 ? "system_usec" : NULL);
+    out->faults = number(fds[2], "pgfault");
+    out->faults_major = number(fds[2], "pgmajfault");
+    bool devices;
+    out->io_read = sum(fds[3], v2 ? " rbytes=" : " Read ", &devices);
+    out->io_written = sum(fds[3], v2 ? " wbytes=" : " Write ", &devices);
+    out->known = (fds[0] >= 0 && fds[1] >= 0 ? SANDBOX_KNOWN_CPU : 0u) | (fds[2] >= 0 ? SANDBOX_KNOWN_FAULTS : 0u) |
+                 (fds[3] >= 0 && (v2 || devices) ? SANDBOX_KNOWN_IO : 0u);  /* v1 may list none, and then counts none */
+    for (int i = 0; i < 4; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
 }

@@ -3,8 +3,8 @@
  *
  * Theory: below the group the jail was started in (v1), or the first place where controllers can be
  * passed on (v2), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", one directory per slot.
- * v1: a slot's keeper joins once and stays, because joining costs a system-wide grace period; the
- * launchers are born inside. v2: every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
+ * v1: a slot's keeper, which has one thread, joins once and stays; the launchers are born inside. v2:
+ * every launcher is born into a fresh directory (CLONE_INTO_CGROUP).
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
  * the next jail of the namespace; a directory with a living process cannot be removed at all.
  * Without usable groups `version` is 0 and limits fall to rlimits.
@@ -13,7 +13,7 @@
 #include "sandbox/sandbox.h"
 #include <stdbool.h>
 
-enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_CONTROLLER_COUNT };
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_BLKIO, CGROUP_CONTROLLER_COUNT };
 
 struct cgroup_host {
     int version;                            /* 0: none */
@@ -25,12 +25,17 @@ struct cgroup_slot {
     uint32_t slot;
     int dir;                                /* v2: directory of the current sandbox, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
-    int memory_now, force_empty, pids_now;  /* v1 */
+    int memory_now;                         /* v1 */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;
 };
 
 struct cgroup_usage { uint64_t cpu_ns, memory_peak, oom_kills, pids_hits; };
+struct cgroup_detail {
+    uint32_t known;                         /* SANDBOX_KNOWN_* */
+    uint64_t user, system;                  /* only their proportion means something */
+    uint64_t faults, faults_major, io_read, io_written;
+};
 
 /* Find out what this host has, remove what dead jails left, make this jail's directories. Never fails: see version. */
 void cgroup_open(struct cgroup_host *h);
@@ -39,8 +44,8 @@ void cgroup_close(const struct cgroup_host *h);
 
 MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err);
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
-/* v1: the calling process joins for good. */
-MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err);
+/* v1: the calling process joins for good. *out_pids_now: file for cgroup_only_ours(), owned; -1: none. */
+MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);
 /* Between two sandboxes: room enough for what is ours. False: the group cannot serve another one. */
@@ -51,3 +56,5 @@ bool cgroup_only_ours(int pids_now, bool warm);
 /* Begin a new peak measurement, where the kernel can. */
 void cgroup_peak_reset(struct cgroup_slot *s);
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out);
+/* What costs more to read; opened by name each time, because few runs want it. */
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out);

@@ -23,15 +23,31 @@
 #define STOP_MS_MAX 5000
 #define RETRIES_MAX 5
 
+#define TEXT_OF(number) #number
+#define PROXY_URL(port) "http://127.0.0.1:" TEXT_OF(port)
+static const char *const proxy_env[] = {
+    "http_proxy=" PROXY_URL(SANDBOX_PROXY_PORT), "https_proxy=" PROXY_URL(SANDBOX_PROXY_PORT),
+    "HTTP_PROXY=" PROXY_URL(SANDBOX_PROXY_PORT), "HTTPS_PROXY=" PROXY_URL(SANDBOX_PROXY_PORT),
+    "no_proxy=localhost,127.0.0.1,::1", "NO_PROXY=localhost,127.0.0.1,::1", NULL,
+};
+
 struct sandbox {
     struct sandbox_client *client;          /* NULL: the client was closed first */
     uint32_t slot, generation;
     bool running, lost;
+    int proxy;                              /* -1: none */
     sandbox_done_cb done;
     void *done_arg;
+    sandbox_file_cb filed;                  /* NULL: nothing asked */
+    void *filed_arg;
 };
 
-struct packed { char *bytes; size_t size; };         /* a command, with room for the request before it; owned */
+struct packed {                             /* a command; owned */
+    char *bytes;                            /* with room for the request before it; NULL: none */
+    size_t size;
+    uint32_t which, option;                 /* of the request */
+    int fds[4], nfds;                       /* its streams, after a place for the command */
+};
 
 struct waiting {                            /* an acquire: not sent yet, or not answered yet */
     sandbox_acquired_cb cb;
@@ -62,9 +78,16 @@ struct sandbox_client {
     struct waiting *first, **last;          /* in order of asking */
 };
 
+static void packed_done(struct packed *p)
+{
+    free(p->bytes);
+    for (int i = 1; i <= p->nfds; i++)
+        close(p->fds[i]);
+}
+
 static void waiting_free(struct waiting *w)
 {
-    free(w->command.bytes);
+    packed_done(&w->command);
     for (int i = 0; i < w->nfds; i++)
         close(w->fds[i]);
     free(w);
@@ -192,16 +215,40 @@ void sandbox_client_close(struct sandbox_client *c)
 
 /* ---- requests ---- */
 
-/* A command as the agent reads it (grant.h). */
-static int command_pack(const struct sandbox_command *cmd, struct packed *out, struct err *err)
+static int streams_pack(const struct sandbox_streams *streams, struct packed *out, struct err *err)
+{
+    const int given[3] = { streams->in, streams->out, streams->err };
+    if (given[2] >= 0 && !streams->apart)
+        return err_set(err, ERR_USAGE, "standard error has a stream of its own only when kept apart");
+    out->option |= streams->apart ? GRANT_RUN_APART : 0;
+    for (int i = 0; i < 3; i++) {
+        if (given[i] < 0)
+            continue;
+        if (!grant_stream_fits(given[i], i == 0))
+            return err_set(err, ERR_USAGE, "descriptor %d: want a pipe or stream socket%s to %s", given[i],
+                           i == 0 ? ", or a file," : "", i == 0 ? "read" : "write");
+        int fd = fcntl(given[i], F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return err_sys(err, ERR_SYS, "streams");
+        out->which |= GRANT_FD_IN << i;
+        out->fds[++out->nfds] = fd;
+    }
+    return 0;
+}
+
+/* A command as the agent reads it (grant.h). On failure, too, *out is to be done with. */
+static int command_pack(const struct sandbox_command *cmd, bool proxy, struct packed *out, struct err *err)
 {
     const char *const by_shell[] = { "sh", "-c", cmd->shell, NULL }, *const none[] = { NULL };
     const char *const *argv = cmd->shell != NULL ? by_shell : cmd->argv, *const *env = cmd->env != NULL ? cmd->env : none;
     if (argv == NULL || argv[0] == NULL)
         return err_set(err, ERR_USAGE, "a command needs a program");
     const char *path = cmd->shell != NULL ? "/bin/sh" : argv[0];
+    const char *const *ours = proxy ? proxy_env : none;
     uint32_t argc = 0;
     size_t size = sizeof argc + strlen(path) + 1;
+    for (const char *const *e = ours; *e != NULL; e++)
+        size += strlen(*e) + 1;
     for (; argv[argc] != NULL; argc++)
         size += strlen(argv[argc]) + 1;
     for (const char *const *e = env; *e != NULL; e++) {
@@ -212,15 +259,20 @@ static int command_pack(const struct sandbox_command *cmd, struct packed *out, s
     if (size > GRANT_COMMAND_MAX)
         return err_set(err, ERR_LIMIT, "command and environment: %zu bytes, at most %llu", size,
                        (unsigned long long)GRANT_COMMAND_MAX);
-    *out = (struct packed){ malloc(sizeof(struct grant_request) + size), size };
+    *out = (struct packed){ .bytes = malloc(sizeof(struct grant_request) + size), .size = size,
+                            .option = cmd->measure ? GRANT_RUN_MEASURE : 0 };
     if (out->bytes == NULL)
         return err_set(err, ERR_LIMIT, "command: out of memory");
+    if (cmd->streams != NULL && streams_pack(cmd->streams, out, err) < 0)
+        return err->code;
     char *text = out->bytes + sizeof(struct grant_request);
     memcpy(text, &argc, sizeof argc);
     char *at = stpcpy(text + sizeof argc, path) + 1;
     for (const char *const *a = argv; *a != NULL; a++)
         at = stpcpy(at, *a) + 1;
-    for (const char *const *e = env; *e != NULL; e++)
+    for (const char *const *e = ours; *e != NULL; e++)
+        at = stpcpy(at, *e) + 1;
+    for (const char *const *e = env; *e != NULL; e++)          /* the last one of a name counts */
         at = stpcpy(at, *e) + 1;
     return 0;
 }
@@ -230,18 +282,20 @@ static int send_request(struct sandbox_client *c, const struct grant_request *r,
     return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
 }
 
-static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, const struct packed *p, struct err *err)
+static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, struct packed *p, struct err *err)
 {
-    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation };
+    struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation, .fds = p->which,
+                               .option = p->option };
+    const bool plain = p->nfds == 0 && !(p->option & GRANT_RUN_APART);
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
-    if (p->size <= GRANT_INLINE_MAX) {
+    if (plain && p->size <= GRANT_INLINE_MAX) {
         memcpy(p->bytes, &r, sizeof r);
         return frame_send(c->sock, p->bytes, sizeof r + p->size, NULL, 0, err);
     }
-    r.fds = GRANT_FD_COMMAND;
-    own_fd fd = frame_memfd("command", p->bytes + sizeof r, p->size, err);
-    return fd < 0 ? fd : frame_send(c->sock, &r, sizeof r, &fd, 1, err);
+    r.fds |= GRANT_FD_COMMAND;
+    own_fd fd = p->fds[0] = frame_memfd("command", p->bytes + sizeof r, p->size, err);
+    return fd < 0 ? fd : frame_send(c->sock, &r, sizeof r, p->fds, 1 + p->nfds, err);
 }
 
 static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting *w, struct err *err)
@@ -291,13 +345,13 @@ int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spe
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
     *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .limits = *limits };
-    if (cmd != NULL && command_pack(cmd, &w->command, err) < 0) {
+    if (cmd != NULL && command_pack(cmd, limits->network == SANDBOX_NET_PROXY, &w->command, err) < 0) {
         waiting_free(w);
         return err->code;
     }
     struct packed declared = { 0 };
     own_fd warm = -1;
-    if (spec->warm != NULL && command_pack(spec->warm, &declared, err) == 0)
+    if (spec->warm != NULL && command_pack(spec->warm, limits->network == SANDBOX_NET_PROXY, &declared, err) == 0)
         warm = frame_memfd("warm", declared.bytes + sizeof(struct grant_request), declared.size, err);
     free(declared.bytes);
     if (spec->warm != NULL && warm < 0) {
@@ -340,19 +394,80 @@ int sandbox_run(struct sandbox *s, const struct sandbox_command *cmd, sandbox_do
 {
     if (s->lost || s->client == NULL)
         return err_set(err, ERR_LOST, "the jail is gone");
-    if (s->running)
-        return err_set(err, ERR_USAGE, "a sandbox runs one command at a time");
+    if (s->running || s->filed != NULL)
+        return err_set(err, ERR_USAGE, "a sandbox does one thing at a time");
     struct packed command = { 0 };
-    int rc = command_pack(cmd, &command, err);
+    int rc = command_pack(cmd, s->proxy >= 0, &command, err);
     if (rc == 0)
         rc = send_run(s->client, s->slot, s->generation, &command, err);
-    free(command.bytes);
+    packed_done(&command);
     if (rc == 0) {
         s->running = true;
         s->done = cb;
         s->done_arg = arg;
     }
     return rc;
+}
+
+static int ask_file(struct sandbox *s, struct grant_request r, const char *path, int other, sandbox_file_cb cb, void *arg,
+                    struct err *err)
+{
+    if (s->lost || s->client == NULL)
+        return err_set(err, ERR_LOST, "the jail is gone");
+    if (s->running || s->filed != NULL)
+        return err_set(err, ERR_USAGE, "a sandbox does one thing at a time");
+    if (path != NULL && (*path == '\0' || strlen(path) >= GRANT_PATH_MAX))
+        return err_set(err, ERR_BAD_INPUT, "path: want 1 to %d bytes", GRANT_PATH_MAX - 1);
+    own_fd text = path == NULL ? -1 : frame_memfd("path", path, strlen(path) + 1, err);
+    if (path != NULL && text < 0)
+        return err->code;
+    int fds[2], n = 0;
+    if (path != NULL)
+        fds[n++] = text;
+    if (other >= 0)
+        fds[n++] = other;
+    r.slot = s->slot;
+    r.generation = s->generation;
+    int rc = send_request(s->client, &r, fds, n, err);
+    if (rc == 0) {
+        s->filed = cb;
+        s->filed_arg = arg;
+    }
+    return rc;
+}
+
+int sandbox_read_file(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    return ask_file(s, (struct grant_request){ .kind = GRANT_READ, .fds = GRANT_FD_PATH }, path, -1, cb, arg, err);
+}
+
+int sandbox_list(struct sandbox *s, const char *path, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    return ask_file(s, (struct grant_request){ .kind = GRANT_LIST, .fds = GRANT_FD_PATH }, path, -1, cb, arg, err);
+}
+
+int sandbox_write_file(struct sandbox *s, const char *path, int content, uint32_t mode, sandbox_file_cb cb, void *arg,
+                       struct err *err)
+{
+    const int need = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    struct stat st;
+    int seals = fcntl(content, F_GET_SEALS);
+    if (seals < 0 || (seals & need) != need || fstat(content, &st) < 0 || mode > 0777)
+        return err_set(err, ERR_USAGE, "content must be a sealed memfd, and mode %o at most 777", mode);
+    if ((uint64_t)st.st_size > SANDBOX_FILE_MAX)
+        return err_set(err, ERR_LIMIT, "content: %lld bytes, at most %llu", (long long)st.st_size,
+                       (unsigned long long)SANDBOX_FILE_MAX);
+    struct grant_request r = { .kind = GRANT_WRITE, .fds = GRANT_FD_PATH | GRANT_FD_CONTENT, .option = mode };
+    return ask_file(s, r, path, content, cb, arg, err);
+}
+
+int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    struct stat st;
+    if (tree_fd >= 0 && (fstat(tree_fd, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return err_set(err, ERR_USAGE, "tree: no directory");
+    struct grant_request r = { .kind = GRANT_DIFF, .fds = tree_fd >= 0 ? GRANT_FD_TREE : 0 };
+    return ask_file(s, r, NULL, tree_fd, cb, arg, err);
 }
 
 /* Kill and close have no way to fail: a jail that does not even take them is given up. */
@@ -380,12 +495,16 @@ void sandbox_close(struct sandbox *s)
         s->client->slots[s->slot].held = NULL;
         s->client->open--;
     }
+    if (s->proxy >= 0)
+        close(s->proxy);
     free(s);
 }
 
+int sandbox_proxy_fd(const struct sandbox *s) { return s->proxy; }
+
 /* ---- answers ---- */
 
-static void acquired(struct sandbox_client *c, const struct grant_answer *a, const struct err *why)
+static void acquired(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
 {
     struct slot_view *v = &c->slots[a->slot];
     struct waiting *w = v->acquiring;
@@ -401,7 +520,11 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, con
     int rc = a->rc;
     if (s != NULL) {
         *s = (struct sandbox){ .client = c, .slot = a->slot, .generation = v->generation, .running = w->command.bytes != NULL,
-                               .done = w->done, .done_arg = w->arg };
+                               .done = w->done, .done_arg = w->arg, .proxy = -1 };
+        if ((a->fds & GRANT_HAS_PROXY) && nfds == 1) {
+            s->proxy = fds[0];
+            fds[0] = -1;
+        }
         v->held = s;
     } else {
         c->open--;
@@ -448,7 +571,7 @@ static void done(struct sandbox_client *c, const struct grant_answer *a, int *fd
         return;                                     /* closed meanwhile */
     s->running = false;
     struct sandbox_result r = a->result;
-    r.output_fd = r.report_fd = -1;
+    r.output_fd = r.report_fd = r.error_fd = -1;
     int next = 0;
     if (a->rc == 0 && (a->fds & GRANT_HAS_OUTPUT) && next < nfds) {
         r.output_fd = fds[next];
@@ -458,7 +581,26 @@ static void done(struct sandbox_client *c, const struct grant_answer *a, int *fd
         r.report_fd = fds[next];
         fds[next++] = -1;
     }
+    if (a->rc == 0 && (a->fds & GRANT_HAS_ERROR) && next < nfds) {
+        r.error_fd = fds[next];
+        fds[next++] = -1;
+    }
     s->done(s->done_arg, a->rc, a->rc == 0 ? &r : NULL, a->rc < 0 ? why : NULL);
+}
+
+static void filed(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
+{
+    struct sandbox *s = c->slots[a->slot].held;
+    if (s == NULL || s->filed == NULL || a->generation != s->generation)
+        return;                                     /* closed meanwhile */
+    sandbox_file_cb cb = s->filed;
+    int fd = -1;
+    s->filed = NULL;
+    if (a->rc == 0 && nfds == 1) {
+        fd = fds[0];
+        fds[0] = -1;
+    }
+    cb(s->filed_arg, a->rc, fd, a->rc < 0 ? why : NULL);
 }
 
 static void lose(struct sandbox_client *c)
@@ -475,8 +617,12 @@ static void lose(struct sandbox_client *c)
             bool was = s->running;
             s->lost = true;
             s->running = false;
+            sandbox_file_cb cb = s->filed;
+            s->filed = NULL;
             if (was)
                 s->done(s->done_arg, ERR_LOST, NULL, &err);
+            else if (cb != NULL)
+                cb(s->filed_arg, ERR_LOST, -1, &err);
         }
         if (w != NULL) {
             c->open--;
@@ -515,9 +661,11 @@ int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
         if (a.kind == GRANT_READY)
             ready(c, &a, &why);
         else if (a.kind == GRANT_ACQUIRED)
-            acquired(c, &a, &why);
+            acquired(c, &a, fds, nfds, &why);
         else if (a.kind == GRANT_DONE)
             done(c, &a, fds, nfds, &why);
+        else if (a.kind == GRANT_FILED)
+            filed(c, &a, fds, nfds, &why);
         for (int i = 0; i < nfds; i++)
             if (fds[i] >= 0)
                 close(fds[i]);

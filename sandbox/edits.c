@@ -19,7 +19,7 @@
 
 struct record { uint32_t kind, mode, path_len, reserved; uint64_t size; };
 
-static int open_beneath(int dir, const char *path, int flags, mode_t mode)
+int beneath_open(int dir, const char *path, int flags, mode_t mode)
 {
     struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW), .mode = mode,
                             .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
@@ -61,22 +61,21 @@ static bool path_good(const char *p, size_t n)
     return true;
 }
 
-/* Open the parent of `path`, made if `make`. *out_name points at the last component. */
-static int parent(int tree, char *path, bool make, const char **out_name)
+int beneath_parent(int tree, char *path, bool make, const char **out_name)
 {
     char *slash = strrchr(path, '/');
     *out_name = slash == NULL ? path : slash + 1;
     if (slash == NULL)
-        return open_beneath(tree, ".", O_RDONLY | O_DIRECTORY, 0);
+        return beneath_open(tree, ".", O_RDONLY | O_DIRECTORY, 0);
     *slash = '\0';
-    int fd = open_beneath(tree, path, O_RDONLY | O_DIRECTORY, 0);
+    int fd = beneath_open(tree, path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 && errno == ENOENT && make) {
-        fd = open_beneath(tree, ".", O_RDONLY | O_DIRECTORY, 0);
+        fd = beneath_open(tree, ".", O_RDONLY | O_DIRECTORY, 0);
         for (char *at = path; fd >= 0 && at != NULL; ) {
             char *next = strchr(at, '/');
             if (next != NULL)
                 *next = '\0';
-            int below = mkdirat(fd, at, 0755) < 0 && errno != EEXIST ? -1 : open_beneath(fd, at, O_RDONLY | O_DIRECTORY, 0);
+            int below = mkdirat(fd, at, 0755) < 0 && errno != EEXIST ? -1 : beneath_open(fd, at, O_RDONLY | O_DIRECTORY, 0);
             int sys = errno;
             close(fd);
             errno = sys;
@@ -94,7 +93,7 @@ static int parent(int tree, char *path, bool make, const char **out_name)
 
 static int put_file(int dir, const char *name, const char *path, const struct record *r, const uint8_t *bytes, struct err *err)
 {
-    own_fd fd = open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL, r->mode);
+    own_fd fd = beneath_open(dir, name, O_WRONLY | O_CREAT | O_EXCL, r->mode);
     if (fd < 0)
         return failed(path, "create", err);
     for (uint64_t done = 0; done < r->size; ) {
@@ -111,7 +110,7 @@ static int put_file(int dir, const char *name, const char *path, const struct re
 static int apply(int tree, const struct record *r, char *path, const uint8_t *bytes, struct err *err)
 {
     const char *name;
-    own_fd dir = parent(tree, path, r->kind != EDIT_DELETE, &name);
+    own_fd dir = beneath_parent(tree, path, r->kind != EDIT_DELETE, &name);
     if (dir < 0)
         return r->kind == EDIT_DELETE && errno == ENOENT ? 0 : failed(path, "directory", err);
     if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
@@ -127,7 +126,7 @@ static int apply(int tree, const struct record *r, char *path, const uint8_t *by
     /* As git does: a directory goes with its last file. */
     for (char *slash; (slash = strrchr(path, '/')) != NULL; ) {
         *slash = '\0';
-        own_fd above = parent(tree, path, false, &name);
+        own_fd above = beneath_parent(tree, path, false, &name);
         if (above < 0 || unlinkat(above, name, AT_REMOVEDIR) < 0)
             break;
     }

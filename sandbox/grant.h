@@ -9,36 +9,46 @@
 #pragma once
 #include "base/err.h"
 #include "sandbox/sandbox.h"
+#include <fcntl.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #define GRANT_VERSION 1u        /* both sides come from one build; another number is refused */
 #define GRANT_SLOTS_MAX 1024u
 #define GRANT_COMMAND_MAX ((uint64_t)1 << 20)   /* bytes of a command memfd */
 #define GRANT_EDITS_MAX ((uint64_t)1 << 30)
+#define GRANT_PATH_MAX 4096                     /* bytes of a path, its NUL included */
 
 enum grant_kind {
     /* requests */
-    GRANT_ACQUIRE = 1, GRANT_RUN, GRANT_KILL, GRANT_CLOSE,
+    GRANT_ACQUIRE = 1, GRANT_RUN, GRANT_KILL, GRANT_CLOSE, GRANT_READ, GRANT_LIST, GRANT_WRITE, GRANT_DIFF,
     /* answers */
-    GRANT_HELLO, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE,
+    GRANT_HELLO, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE, GRANT_FILED,
     GRANT_KIND_COUNT
 };
 
 enum {                          /* bits of grant_request.fds */
-    GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire */
+    GRANT_FD_TREE = 1, GRANT_FD_EDITS = 2, GRANT_FD_ROOT = 4,   /* acquire; diff: only the tree */
     GRANT_FD_COMMAND = 8,       /* run: sealed memfd with the command, where it does not follow the struct */
-    GRANT_FD_WARM = 16,         /* acquire: sealed memfd with a command: how the sandbox's first run begins (warm.h) */
+    GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run with such a memfd: struct sandbox_streams */
+    GRANT_FD_PATH = 128,        /* read, list, write: sealed memfd, one NUL-terminated string */
+    GRANT_FD_CONTENT = 256,     /* write: sealed memfd */
+    GRANT_FD_WARM = 512,        /* acquire: sealed memfd with a command: how the sandbox's first run begins (warm.h) */
 };
 /* A command: uint32_t argc, then NUL-terminated strings: the program's path, argc arguments from the zeroth on, NAME=value ...
  * Up to so many bytes of it follow the struct in the same packet: it is passed on as it is. */
 #define GRANT_INLINE_MAX 4096u
 
+enum { GRANT_RUN_MEASURE = 1, GRANT_RUN_APART = 2 };
+
 struct grant_request {
     uint32_t kind, slot, generation, fds;
+    uint32_t option;                    /* run: bits of GRANT_RUN_*; write: mode of the file; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
 
-enum { GRANT_HAS_OUTPUT = 1, GRANT_HAS_REPORT = 2 };            /* bits of grant_answer.fds */
+enum { GRANT_HAS_OUTPUT = 1, GRANT_HAS_REPORT = 2, GRANT_HAS_PROXY = 4, GRANT_HAS_ERROR = 8 };  /* of grant_answer.fds */
 
 struct grant_answer {
     uint32_t kind, slot, generation, fds;
@@ -47,3 +57,15 @@ struct grant_answer {
     struct sandbox_result result;       /* done; its descriptors travel beside */
     char msg[ERR_MSG_SIZE];
 };
+
+/* A stream that the launcher can read or write without waiting once poll() has said so. The client asks before it sends, the
+ * jail before it takes. */
+static inline bool grant_stream_fits(int fd, bool input)
+{
+    struct stat st;
+    int type = 0, flags = fcntl(fd, F_GETFL);
+    socklen_t size = sizeof type;
+    return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != (input ? O_WRONLY : O_RDONLY) && fstat(fd, &st) == 0 &&
+           (S_ISFIFO(st.st_mode) || (input && S_ISREG(st.st_mode)) ||
+            (S_ISSOCK(st.st_mode) && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM));
+}

@@ -13,6 +13,7 @@
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "sandbox/cell.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
 #include "sandbox/keeper.h"
@@ -35,13 +36,16 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
+#define MAKE_AT_ONCE 4u                 /* slots per core */
+#define FILES_PER_SLOT 15u              /* descriptors of the jail; and apart from slots: */
+#define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
     int epoll, timer;
     int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
     bool greeted, over;
-    uint32_t slot_count, wanted;
+    uint32_t slot_count, wanted, begun;
     uint64_t timer_ns;
     uid_t uid_first;
     const void *text;                   /* command that came with the request at hand; text_len 0: none */
@@ -140,18 +144,18 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
     own_fd ours = pair[0], theirs = pair[1];
+    if (madvise(s->kit.ring, sizeof(struct ring), MADV_DOFORK) < 0)
+        return err_sys(err, ERR_SYS, "output buffer");
     s->keeper = fork();
+    if (s->keeper != 0)
+        madvise(s->kit.ring, sizeof(struct ring), MADV_DONTFORK);
     if (s->keeper < 0)
         return err_sys(err, ERR_SYS, "fork");
     if (s->keeper == 0) {
         struct err why = { 0 };
         struct kit kit = s->kit;
-        int rc = cgroup_slot_enter(&s->cgroup, &why);
-        for (uint32_t i = 0; i < j->slot_count; i++)        /* other slots' output is none of this one's business */
-            if (&j->slots[i] != s)
-                munmap(j->slots[i].kit.ring, sizeof(struct ring));
+        int rc = cgroup_slot_enter(&s->cgroup, &kit.pids_now, &why);
         kit.sock = theirs;
-        kit.pids_now = s->cgroup.pids_now;
         keeper_main(&kit, rc, &why);
     }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
@@ -229,6 +233,8 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     struct err why = { 0 };
     own_fd tree = -1, root = -1;
     bool tree_own = true, root_own;
+    if (r->limits.network >= SANDBOX_NETWORK_COUNT)
+        return err_set(err, ERR_PROTOCOL, "network %d", (int)r->limits.network);
     complete(j, &r->limits);
     int next = 0;
     if (r->fds & GRANT_FD_TREE)
@@ -266,18 +272,65 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     return 0;
 }
 
+static int stream_good(int fd, bool input, struct err *err)
+{
+    return grant_stream_fits(fd, input) ? 0
+         : err_set(err, ERR_PROTOCOL, "descriptor is no stream to %s", input ? "read" : "write");
+}
+
 static int on_run(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
     const bool apart = (r->fds & GRANT_FD_COMMAND) != 0;
-    if (s->command >= 0 || apart == (j->text_len > 0))
+    const bool streams = (r->fds & ~(uint32_t)GRANT_FD_COMMAND) != 0 || (r->option & GRANT_RUN_APART);
+    if (s->command >= 0 || apart == (j->text_len > 0) || (streams && !apart))
         return err_set(err, ERR_PROTOCOL, "slot %u: %s", s->kit.slot, s->command >= 0 ? "a second first command" : "one command");
-    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0;
-    if (rc == 0) {
-        slot_run(j, s, apart ? fds[0] : -1, j->text, j->text_len);
-        if (apart)
-            fds[0] = -1;
-    }
+    int rc = apart ? sealed_memfd(fds[0], GRANT_COMMAND_MAX, err) : 0, next = 1;
+    if (rc == 0 && (r->fds & GRANT_FD_IN))
+        rc = stream_good(fds[next++], true, err);
+    for (uint32_t bit = GRANT_FD_OUT; rc == 0 && bit <= GRANT_FD_ERR; bit <<= 1)
+        if (r->fds & bit)
+            rc = stream_good(fds[next++], false, err);
+    if (rc == 0 && (r->fds & GRANT_FD_ERR) && !(r->option & GRANT_RUN_APART))
+        rc = err_set(err, ERR_PROTOCOL, "standard error is given and not apart");
+    if (rc == 0)
+        slot_run(j, s, r, fds, j->text, j->text_len);
     return rc;
+}
+
+/* A file in, a file, a directory's list or the changes of the tree out. */
+static int on_files(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
+{
+    static const uint32_t cells[] = { [GRANT_READ] = CELL_READ, [GRANT_LIST] = CELL_LIST, [GRANT_WRITE] = CELL_WRITE,
+                                      [GRANT_DIFF] = CELL_DIFF };
+    struct cell_order cell = { .kind = cells[r->kind], .mode = r->option };
+    struct err why = { 0 };
+    bool own;
+    own_fd tree = -1;
+    int give[2], n = 0, rc = 0;
+    if (r->fds & GRANT_FD_TREE) {
+        rc = (tree = borrow_dir(j, s, fds[0], &own, &why)) < 0 ? why.code : 0;
+        give[n++] = tree;
+    }
+    if (r->fds & GRANT_FD_PATH) {
+        rc = sealed_memfd(fds[0], GRANT_PATH_MAX, &why);
+        give[n++] = fds[0];
+    }
+    if (rc == 0 && (r->fds & GRANT_FD_CONTENT)) {
+        rc = sealed_memfd(fds[1], SANDBOX_FILE_MAX, &why);
+        give[n++] = fds[1];
+    }
+    if (rc == 0) {
+        slot_files(j, s, &cell, give, n, r->kind != GRANT_WRITE);
+    } else if (rc == ERR_PROTOCOL) {
+        *err = why;
+        return rc;
+    } else {
+        struct grant_answer a = { .kind = GRANT_FILED, .slot = r->slot, .generation = r->generation,
+                                  .rc = rc, .sys = why.sys };
+        memcpy(a.msg, why.msg, sizeof a.msg);
+        jail_answer(j, &a, NULL, 0);
+    }
+    return 0;
 }
 
 static int on_kill(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
@@ -296,13 +349,19 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
-#define HELD_STATES (BIT(SLOT_HELD) | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_DEAD))
+#define IDLE_STATES (BIT(SLOT_HELD) | BIT(SLOT_DEAD))
+#define HELD_STATES (IDLE_STATES | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
-static const struct { request_fn run; unsigned states; uint32_t fds_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM },
-    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | BIT(SLOT_HELD) | BIT(SLOT_DEAD), GRANT_FD_COMMAND },
-    [GRANT_KILL]    = { on_kill, HELD_STATES, 0 },
-    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0 },
+static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM, 0 },
+    [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | IDLE_STATES, 0,
+                        GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
+    [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
+    [GRANT_CLOSE]   = { on_close, BIT(SLOT_ACQUIRING) | HELD_STATES, 0, 0, 0 },
+    [GRANT_READ]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_LIST]    = { on_files, IDLE_STATES, GRANT_FD_PATH, GRANT_FD_PATH, 0 },
+    [GRANT_WRITE]   = { on_files, IDLE_STATES, GRANT_FD_PATH | GRANT_FD_CONTENT, GRANT_FD_PATH | GRANT_FD_CONTENT, 0777 },
+    [GRANT_DIFF]    = { on_files, IDLE_STATES, 0, GRANT_FD_TREE, 0 },
 };
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
@@ -327,7 +386,8 @@ static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, 
         return 0;
     if (!(requests[r->kind].states & BIT(s->state)))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u in state %d", r->slot, r->kind, (int)s->state);
-    if ((r->fds & ~requests[r->kind].fds_may) != 0 || nfds != __builtin_popcount(r->fds))
+    if ((r->fds & requests[r->kind].fds_must) != requests[r->kind].fds_must || (r->fds & ~requests[r->kind].fds_may) != 0 ||
+        (r->option & ~requests[r->kind].option_may) != 0 || nfds != __builtin_popcount(r->fds))
         return err_set(err, ERR_PROTOCOL, "slot %u: request %u with %d descriptors", r->slot, r->kind, nfds);
     return requests[r->kind].run(j, s, r, fds, err);
 }
@@ -411,12 +471,26 @@ enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
 static volatile sig_atomic_t told_to_end;
 static void on_term(int sig) { (void)sig; told_to_end = 1; }
 
+/* The first making of slots, few at a time: more of them would wait for each other, and the first be ready as late as the
+ * last. One that failed and is tried again holds up nobody. */
+static void make_more(struct jail *j)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t making = 0, most = MAKE_AT_ONCE * (uint32_t)(cores > 0 ? cores : 1);
+    for (uint32_t i = 0; i < j->begun; i++)
+        making += j->slots[i].state == SLOT_MAKING && j->slots[i].generation == 1;
+    for (; j->begun < j->slot_count && making < most; making++)
+        slot_make(j, &j->slots[j->begun++]);
+}
+
 static int loop(struct jail *j, struct err *err)
 {
     sigset_t none;
     sigemptyset(&none);
     while (!j->over && !told_to_end) {
         struct epoll_event events[64];
+        if (j->begun < j->slot_count)
+            make_more(j);
         set_timer(j);
         int n = epoll_pwait(j->epoll, events, 64, -1, &none);   /* SIGTERM comes in here or not at all */
         if (n < 0 && errno != EINTR)
@@ -455,6 +529,11 @@ static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
     struct sock_fprog filter, host_filter;
+    struct rlimit files;
+    uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
+        return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, %llu are allowed: raise it (ulimit -Hn)",
+                       j->wanted, need, (unsigned long long)files.rlim_cur);
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
@@ -478,25 +557,31 @@ static int open_all(struct jail *j, struct err *err)
     j->slots = calloc(j->slot_count, sizeof *j->slots);
     if (rc < 0 || j->slots == NULL)
         return rc < 0 ? rc : err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
+    /* Each forks once: before the jail holds all that a slot has. */
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        /* Populated now, so that the pages are the jail's and not charged to a sandbox. */
-        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        if (ring == MAP_FAILED)
-            return err_sys(err, ERR_SYS, "output buffers");
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
-                            .report_fd = -1, .owner_ns = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .ring = ring, .filter = filter, .host_filter = host_filter, .plan = plan,
+                            .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
+            .slot = i, .uid = j->uid_first + i, .filter = filter, .host_filter = host_filter,
+            .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
         s->kit.userns = userns_make(0, 0, s->kit.uid, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
+    }
+    for (uint32_t i = 0; i < j->slot_count; i++) {
+        struct slot *s = &j->slots[i];
+        /* Populated now, so that the pages are the jail's and not charged to a sandbox. Other slots' processes never see it,
+         * and a fork does not pay for every slot's. */
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
+                          -1, 0);
+        if (ring == MAP_FAILED || madvise(ring, sizeof(struct ring), MADV_DONTFORK) < 0)
+            return err_sys(err, ERR_SYS, "output buffers");
+        s->kit.ring = ring;
         rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);
         if (rc < 0)
             return rc;
     }
-    for (uint32_t i = 0; i < j->slot_count; i++)
-        slot_make(j, &j->slots[i]);
     return 0;
 }
 

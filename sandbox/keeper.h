@@ -2,8 +2,8 @@
  * keeper.h - the privileged processes of one slot. They run no foreign code and read no foreign
  * bytes; neither ever calls exec.
  *
- * The keeper lives in the slot's cgroups from start to end (on v1, joining one costs a system-wide
- * grace period) and in a network namespace (net.h), and forks a launcher into it and into fresh
+ * The keeper lives in the slot's cgroups from start to end (on v1 nobody can be born into a group
+ * other than the parent's) and in a network namespace (net.h), and forks a launcher into it and into fresh
  * namespaces of every other kind. The launcher builds the world, starts reaper and agent of each
  * run, takes the output, and tells the jail how the run ended, from the kernel's wait status. It is
  * pid 1 of a pid namespace of its own: when it dies, everything in the sandbox dies. It serves one

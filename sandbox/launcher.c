@@ -6,6 +6,7 @@
  *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
  *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
  *   ORDER_CREW: for the next run
+ *   ORDER_RUN: a command with streams goes to the agent through here, and its bytes (relay.h)
  *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
  *
  * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it all
@@ -21,6 +22,7 @@
 #include "sandbox/etc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
+#include "sandbox/relay.h"
 #include "sandbox/ring.h"
 #include "sandbox/warm.h"
 #include <errno.h>
@@ -30,6 +32,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -51,7 +54,9 @@ struct launcher {
     pid_t reaper;                   /* 0: none */
     int reaper_fd, agent_fd;        /* pidfds; -1: no agent */
     int sock;                       /* to the agent */
-    int output;                     /* read end of its output; -1: all have closed it */
+    uint32_t crew;                  /* number of the crew */
+    int output[2];                  /* read ends of its output, and of standard error if apart; -1: all have closed it */
+    struct ring *rings[2];          /* where that is kept; the second only with standard error apart */
     bool over;                      /* more output than allowed: killed for it */
     bool within;                    /* the crew's pid namespace was made for a warm start: it serves one run */
     struct warm warm;
@@ -59,6 +64,9 @@ struct launcher {
     bool missed;                    /* the last sandbox that declared one declared another than there is */
     char start[sizeof ((struct sandbox_result){ 0 }).start];    /* how this sandbox's next run begins */
 };
+
+static struct relay relays[3];      /* output and errors of a run to the caller, input to the run */
+enum { RELAY_IN = 2 };
 
 static int await_cell(int sock, struct cell_answer *out, struct err *err)
 {
@@ -114,11 +122,12 @@ static void crew_end(struct launcher *l)
     }
     if (l->sock >= 0)
         close(l->sock);
-    if (l->output >= 0)
-        close(l->output);
+    for (int i = 0; i < 2; i++)
+        if (l->output[i] >= 0)
+            close(l->output[i]);
     l->reaper = 0;
     l->within = false;
-    l->sock = l->output = -1;
+    l->sock = l->output[0] = l->output[1] = -1;
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -131,6 +140,24 @@ static void tell(struct launcher *l, struct note *n, int rc, const struct err *w
     }
     if (frame_send(l->kit->sock, n, sizeof *n, fds, nfds, &err) < 0)
         _exit(1);
+}
+
+static void close_both(const int pair[2])
+{
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* A pipe of the command's, whose `ours` end is ours. It can be opened again through /dev/stdout, whose owner is asked. */
+static int stream_pipe(const struct launcher *l, int pipe[2], int ours, struct err *err)
+{
+    if (pipe2(pipe, O_CLOEXEC) < 0)
+        return err_sys(err, ERR_SYS, "pipe");
+    if (fchown(pipe[1], l->kit->uid, l->kit->uid) == 0 && fcntl(pipe[ours], F_SETFL, O_NONBLOCK) == 0)
+        return 0;
+    err_sys(err, ERR_SYS, "pipe");
+    close_both(pipe);
+    return err->code;
 }
 
 /* A new pid namespace with its reaper and its /proc. */
@@ -167,24 +194,34 @@ static pid_t fork_second(int *out_pidfd)
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
+/* How far the numbers of the run's pid namespace have come shows in the next one given out there. Where the run was killed
+ * none is, and there is no count. */
+static void count_tasks(const struct launcher *l)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        l->kit->ring->tasks = (uint32_t)getpid() - 1;
+        _exit(0);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
 /* Socket and output of the coming agent: our ends in `l`, its own to be handed over. */
 static int lines_open(struct launcher *l, int *out_sock, int *out_print, struct err *err)
 {
     int pair[2], pipe[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
-    own_fd sock = pair[0], theirs = pair[1];
-    if (pipe2(pipe, O_CLOEXEC) < 0)
-        return err_sys(err, ERR_SYS, "output pipe");
-    own_fd output = pipe[0], print = pipe[1];
-    /* The pipe can be opened again through /dev/stdout, whose owner is asked. */
-    if (fchown(print, l->kit->uid, l->kit->uid) < 0 || fcntl(output, F_SETFL, O_NONBLOCK) < 0)
-        return err_sys(err, ERR_SYS, "output pipe");
+    if (stream_pipe(l, pipe, 0, err) < 0) {
+        close_both(pair);
+        return err->code;
+    }
     l->over = false;
-    l->sock = give_fd(&sock);
-    l->output = give_fd(&output);
-    *out_sock = give_fd(&theirs);
-    *out_print = give_fd(&print);
+    l->sock = pair[0];
+    l->output[0] = pipe[0];
+    *out_sock = pair[1];
+    *out_print = pipe[1];
     return 0;
 }
 
@@ -208,7 +245,7 @@ static int agent_start(struct launcher *l, bool again, struct err *err)
 /* The crew is there, if rc is 0. */
 static int crew_tell(struct launcher *l, int rc)
 {
-    struct note crew = { .kind = NOTE_CREW };
+    struct note crew = { .kind = NOTE_CREW, .crew = ++l->crew };
     if (rc < 0)
         crew_end(l);
     else
@@ -346,17 +383,21 @@ static int crew_start_warm(struct launcher *l, struct err *err)
     return crew_tell(l, rc);
 }
 
+static void cold(struct launcher *l, const char *why)
+{
+    snprintf(l->start, sizeof l->start, "cold: %.*s", (int)sizeof l->start - 7, why);
+}
+
 static int ask_agent(struct launcher *l, const struct cell_order *o, const int *fds, int nfds, struct err *err)
 {
+    if (l->within && l->agent_fd >= 0) {        /* that one can only become the command */
+        crew_end(l);
+        cold(l, "files were asked for before the command");
+    }
     int rc = l->agent_fd >= 0 ? 0 : crew_start(l, err);
     if (rc == 0)
         rc = frame_send(l->sock, o, sizeof *o, fds, nfds, err);
     return rc;
-}
-
-static void cold(struct launcher *l, const char *why)
-{
-    snprintf(l->start, sizeof l->start, "cold: %.*s", (int)sizeof l->start - 7, why);
 }
 
 /* Before anything foreign is in the world: is there a warm process for this sandbox? If not, l->start says why. */
@@ -368,6 +409,8 @@ static void warm_up(struct launcher *l, int declared)
     l->declared = fcntl(declared, F_DUPFD_CLOEXEC, 0);
     if (l->world.image)
         cold(l, "an environment root of its own");      /* no world of one is kept from sandbox to sandbox */
+    else if (l->limits.network != SANDBOX_NET_LOOPBACK)
+        cold(l, "another network");
     else if (l->limits.memory_bytes < WARM_MEMORY_MIN)
         cold(l, "too little memory for a warm process beside it");
     else if (!warm_is(&l->warm, declared))
@@ -395,7 +438,7 @@ static void warm_next(struct launcher *l)
     l->missed = !l->missed;
 }
 
-static int acquire(struct launcher *l, const struct order *o, const int *fds, struct err *err)
+static int acquire(struct launcher *l, const struct order *o, const int *fds, int *out_proxy, struct err *err)
 {
     int next = 0, rc = 0;
     l->limits = o->limits;
@@ -403,10 +446,14 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
     int declared = o->fds & GRANT_FD_WARM ? fds[next++] : -1;
-    if (root >= 0) {
-        crew_end(l);                  /* made for the other root */
+    if (root >= 0 || l->limits.network == SANDBOX_NET_NONE)
+        crew_end(l);                  /* made for the other root, or network */
+    if (l->limits.network == SANDBOX_NET_NONE)
+        rc = net_none(l->net, err);
+    if (l->limits.network == SANDBOX_NET_PROXY)
+        rc = (*out_proxy = net_listen(SANDBOX_PROXY_PORT, err)) < 0 ? err->code : 0;
+    if (rc == 0 && root >= 0)
         rc = mount_root(&l->world, l->kit, root, err);
-    }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
     if (rc == 0 && tree >= 0 && o->tree_own)
@@ -439,17 +486,110 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, st
     return rc;
 }
 
-/* Some output of the command, or its end. */
-static void output(struct launcher *l)
+static void streams_end(struct launcher *l)
 {
-    if (!ring_take(l->kit->ring, l->output)) {
-        close(l->output);                       /* everyone closed it: the end comes by the pidfd */
-        l->output = -1;
+    for (int i = 0; i < 3; i++)
+        relay_close(&relays[i]);
+    if (l->rings[1] != NULL)
+        munmap(l->rings[1], sizeof(struct ring));
+    l->rings[1] = NULL;
+}
+
+/* Pipes for a command with streams, and the order to the agent to become it. `fds` stay the caller's. */
+static int streams_start(struct launcher *l, const struct order *o, const int *fds, struct err *err)
+{
+    struct cell_order c = o->cell;
+    int given[3] = { fds[0] }, n = 1, next = 1, in[2] = { -1, -1 }, errors[2] = { -1, -1 }, rc = 0;
+    int mine[3] = { -1, -1, -1 };               /* the caller's ends: in, out, err */
+    for (int i = 0; i < 3; i++)
+        if ((o->fds & (GRANT_FD_IN << i)) && (mine[i] = fcntl(fds[next++], F_DUPFD_CLOEXEC, 0)) < 0)
+            rc = err_sys(err, ERR_SYS, "streams");
+    streams_end(l);
+    if (rc == 0 && o->apart) {
+        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, fds[next], 0);
+        l->rings[1] = ring == MAP_FAILED ? NULL : ring;
+        rc = ring == MAP_FAILED ? err_sys(err, ERR_SYS, "errors") : stream_pipe(l, errors, 0, err);
     }
-    if (!l->over && l->kit->ring->total > l->kit->ring->max) {
+    if (rc == 0 && mine[0] >= 0)
+        rc = stream_pipe(l, in, 1, err);
+    if (rc == 0) {
+        if (in[0] >= 0)
+            given[n++] = in[0];
+        if (errors[1] >= 0)
+            given[n++] = errors[1];
+        c.fds = (in[0] >= 0 ? CELL_IN : 0u) | (errors[1] >= 0 ? CELL_ERR : 0u);
+        rc = frame_send(l->sock, &c, sizeof c, given, n, err);
+        if (rc == ERR_LOST)
+            rc = 0;                             /* the agent is dead: its end tells more */
+    }
+    if (in[0] >= 0)
+        close(in[0]);
+    if (errors[1] >= 0)
+        close(errors[1]);
+    l->output[1] = errors[0];
+    if (mine[0] >= 0 && in[1] >= 0)
+        relay_open(&relays[RELAY_IN], mine[0], in[1]);
+    else if (mine[0] >= 0)
+        close(mine[0]);
+    for (int i = 0; i < 2; i++)
+        if (mine[i + 1] >= 0)
+            relay_open(&relays[i], -1, mine[i + 1]);
+    return rc;
+}
+
+static uint64_t allowed(const struct launcher *l)
+{
+    const struct ring *out = l->rings[0], *errors = l->rings[1];
+    uint64_t so_far = out->total + (errors != NULL ? errors->total : 0);
+    return so_far < out->max ? out->max - so_far : 0;
+}
+
+static uint8_t chunk[RELAY_BYTES];
+
+/* Some output of the command, or its end. */
+static void output(struct launcher *l, int i)
+{
+    struct relay *r = &relays[i];
+    bool relayed = r->live && r->to >= 0;
+    ssize_t n = ring_take(l->rings[i], l->output[i], allowed(l), relayed ? r->bytes : chunk, sizeof chunk);
+    if (n < 0) {
+        close(l->output[i]);                    /* everyone closed it: the end comes by the pidfd */
+        l->output[i] = -1;
+    } else if (relayed) {
+        r->at = 0;
+        r->len = (size_t)n;
+    }
+    if (!l->over && l->rings[i]->over) {
         l->over = true;
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
     }
+}
+
+/* A pipe with what is in `from`, which keeps it. */
+static int pipe_copy(int from)
+{
+    int pipe[2], size = fcntl(from, F_GETPIPE_SZ);
+    if (size < 0 || pipe2(pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -1;
+    bool copied = fcntl(pipe[1], F_SETPIPE_SZ, size) >= 0 &&
+                  (tee(from, pipe[1], (size_t)size, SPLICE_F_NONBLOCK) >= 0 || errno == EAGAIN);
+    close(pipe[1]);
+    if (copied)
+        return pipe[0];
+    close(pipe[0]);
+    return -1;
+}
+
+/* All writers are dead: keep what is left in the pipe (owned), and let the reader of the stream have it at his pace. */
+static void drain(struct launcher *l, int i, int pipe)
+{
+    struct relay *r = &relays[i];
+    own_fd rest = pipe, copy = rest >= 0 && r->live && r->to >= 0 && !l->over ? pipe_copy(rest) : -1;
+    uint64_t kept = 0;
+    for (ssize_t n = 1; rest >= 0 && n > 0; kept += n > 0 ? (uint64_t)n : 0)
+        n = ring_take(l->rings[i], copy >= 0 ? copy : rest, allowed(l), chunk, sizeof chunk);
+    if (r->live)
+        relay_finish(r, copy >= 0 ? give_fd(&rest) : -1, kept);
 }
 
 /* The agent is dead, as the command or before it became that. */
@@ -472,22 +612,27 @@ static void ended(struct launcher *l)
             break;
         }
     }
-    own_fd rest = l->output;
-    l->output = -1;
+    struct statfs fs;
+    n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
+    const int rest[2] = { l->output[0], l->output[1] };
+    l->output[0] = l->output[1] = -1;
     n.status = agent_reap(l);
     close(l->sock);
     l->sock = -1;
+    if (l->kit->ring->measure && !l->within)
+        count_tasks(l);
     if (l->over || l->within || !cgroup_only_ours(l->kit->pids_now, warm_alive(&l->warm)))
         crew_end(l);                            /* as a rule the command was the last of its kind */
-    for (bool more = rest >= 0; more; ) {
-        uint64_t was = l->kit->ring->total;
-        more = ring_take(l->kit->ring, rest) && l->kit->ring->total != was;
+    drain(l, 0, rest[0]);
+    relay_close(&relays[RELAY_IN]);
+    if (l->rings[1] != NULL) {
+        drain(l, 1, rest[1]);
+        munmap(l->rings[1], sizeof(struct ring));
+        l->rings[1] = NULL;
     }
     struct stat st;
-    struct statfs fs;
     const struct part *report = &l->world.parts[WORLD_REPORT];
     n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
-    n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     memcpy(n.msg, l->start, sizeof l->start);
     if (l->start[0] != '\0')
         cold(l, "not the first command of its sandbox");
@@ -501,6 +646,7 @@ static bool reset(struct launcher *l)
     struct err err = { 0 };
     if (l->agent_fd >= 0 || l->within)
         crew_end(l);
+    streams_end(l);
     if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
         return false;
     l->start[0] = '\0';
@@ -518,13 +664,14 @@ static bool obey(struct launcher *l)
     struct note n = { 0 };
     struct err err = { 0 };
     int fds[FRAME_FDS_MAX], nfds, done;
+    own_fd proxy = -1;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
     if (o.killed && l->agent_fd < 0)
         crew_end(l);                            /* it may be dying still */
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
-        done = acquire(l, &o, fds, &err);
+        done = acquire(l, &o, fds, &proxy, &err);
     } else if (o.kind == ORDER_CREW && nfds == 0) {
         n.kind = NOTE_ENDED;
         done = l->agent_fd >= 0 ? 0 : crew_start(l, &err);
@@ -532,6 +679,33 @@ static bool obey(struct launcher *l)
             return true;                        /* NOTE_CREW is told */
     } else if (o.kind == ORDER_RESET && nfds == 0) {
         return reset(l);
+    } else if (o.kind == ORDER_RUN && nfds == 1 + __builtin_popcount(o.fds) + (int)o.apart) {
+        n.kind = NOTE_ENDED;
+        /* Another crew than it was for: the run was killed before it began. */
+        done = l->agent_fd >= 0 && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;
+        for (int i = 0; done == 0 && i < nfds; i++)
+            close(fds[i]);
+        if (done == 0)
+            return true;                        /* its end is told */
+        crew_end(l);
+        streams_end(l);
+    } else if (o.kind == ORDER_FILES && nfds >= 1) {
+        n.kind = NOTE_FILES;
+        done = 0;
+        if (o.cell.kind == CELL_DIFF && nfds == 2) {            /* the agent needs it open */
+            int dir = openat(fds[1], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            done = dir < 0 ? err_sys(&err, ERR_SYS, "tree") : 0;
+            if (dir >= 0) {
+                close(fds[1]);
+                fds[1] = dir;
+            }
+        }
+        if (done == 0)
+            done = ask_agent(l, &o.cell, fds, nfds, &err);
+        if (done == 0)
+            done = await_answer(l->sock, &err);
+        if (done == ERR_LOST)
+            crew_end(l);                        /* no run is to be told of its death */
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;
@@ -541,16 +715,21 @@ static bool obey(struct launcher *l)
     } else {
         return false;
     }
-    tell(l, &n, done, &err, NULL, 0);
+    tell(l, &n, done, &err, (int[]){ proxy }, done == 0 && proxy >= 0);
     for (int i = 0; i < nfds; i++)              /* the last descriptor of a detached mount waits for a grace period: told first */
         close(fds[i]);
     return true;
 }
 
+static bool relays_idle(void)
+{
+    return relays[0].to < 0 && relays[1].to < 0 && relays[RELAY_IN].to < 0;
+}
+
 void launcher_main(const struct kit *kit, struct net *net, int proc)
 {
-    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = -1,
-                          .declared = -1 };
+    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = { -1, -1 },
+                          .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
@@ -570,20 +749,31 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
         rc = crew_start(&l, &err);
     struct note ready = { .kind = NOTE_READY };
     tell(&l, &ready, rc, &err, NULL, 0);
+    for (int i = 0; i < 3; i++)
+        relays[i].from = relays[i].to = -1;
     while (rc == 0) {
-        struct pollfd p[3] = {
+        struct pollfd p[7] = {
             { .fd = kit->sock, .events = POLLIN },
             { .fd = l.agent_fd >= 0 ? l.agent_fd : l.reaper > 0 ? l.reaper_fd : -1, .events = POLLIN },
-            { .fd = l.output, .events = POLLIN },
         };
-        if (poll(p, 3, -1) < 0 && errno != EINTR)
+        for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
+            p[2 + i] = (struct pollfd){
+                .fd = l.over || (relays[i].live && relays[i].at < relays[i].len) ? -1 : l.output[i], .events = POLLIN };
+        for (int i = 0; i < 3; i++)
+            p[4 + i] = relay_poll(&relays[i]);
+        if (poll(p, l.output[1] < 0 && relays_idle() ? 3 : 7, -1) < 0 && errno != EINTR)
             break;
+        for (int i = 0; i < 3; i++)
+            if (p[4 + i].revents != 0)
+                relay_step(&relays[i]);
         if (p[1].revents != 0 && l.agent_fd < 0)
             crew_end(&l);
         else if (p[1].revents != 0)
             ended(&l);
         else if (p[2].revents != 0)
-            output(&l);
+            output(&l, 0);
+        else if (p[3].revents != 0)
+            output(&l, 1);
         else if (p[0].revents != 0 && !obey(&l))
             break;
     }

@@ -3,6 +3,7 @@
 #include "base/own.h"
 #include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,4 +88,19 @@ int net_renew(struct net *n, struct err *err)
         return err_sys(err, ERR_SYS, "loopback");
     n->seen_len = look(n, n->seen);
     return 0;
+}
+
+int net_none(struct net *n, struct err *err)
+{
+    n->seen_len = 0;
+    return unshare(CLONE_NEWNET) == 0 ? 0 : err_sys(err, ERR_DENIED, "new network namespace");
+}
+
+int net_listen(uint16_t port, struct err *err)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    own_fd s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 || bind(s, (struct sockaddr *)&at, sizeof at) < 0 || listen(s, 128) < 0)
+        return err_sys(err, ERR_SYS, "port %u of the sandbox", port);
+    return give_fd(&s);
 }

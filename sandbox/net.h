@@ -27,3 +27,7 @@ MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
 /* Unless nothing was done with the namespace since it was new and no socket of anyone is in it, move the calling process
  * into a new one, loopback up. */
 MUST_CHECK int net_renew(struct net *n, struct err *err);
+/* Move the calling process into a new one in which nothing is up; net_renew() leaves it again. */
+MUST_CHECK int net_none(struct net *n, struct err *err);
+/* A socket that listens on the namespace's loopback; whoever has the descriptor, wherever, can accept. Returns it, owned. */
+MUST_CHECK int net_listen(uint16_t port, struct err *err);

@@ -16,6 +16,8 @@ enum order_kind {
     ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
+    ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
+    ORDER_FILES,            /* `cell` and the descriptors are for the agent */
     ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
 };
 
@@ -23,33 +25,49 @@ enum note_kind {
     NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
     NOTE_READY,             /* launcher: world built, or made clean; rc */
-    NOTE_ACQUIRED,          /* launcher: rc */
+    NOTE_ACQUIRED,          /* launcher: rc; with a proxy, fd = its listening socket */
     NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
     NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */
     NOTE_COLLECTED,         /* launcher: rc */
+    NOTE_FILES,             /* launcher: rc; ERR_LOST: the crew is gone with it */
+};
+
+enum { CELL_IN = 1, CELL_ERR = 2 };         /* bits of cell_order.fds */
+
+/* To the agent. */
+struct cell_order {
+    uint32_t kind, fds;                     /* enum cell_kind; run: descriptors that follow the command */
+    uint64_t file_bytes, memory_bytes, cpu_s;   /* 0: no such rlimit */
+    uint32_t pids, mode;                    /* mode: write */
 };
 
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
     uint32_t killed;            /* the jail has killed the last crew that it was told of */
-    struct sandbox_limits limits;
+    uint32_t apart, crew;       /* run: standard error is apart; the crew it is for */
+    struct sandbox_limits limits;   /* acquire */
+    struct cell_order cell;     /* run, files: the order to the agent */
 };
 
 struct note {
     uint32_t kind;
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
+    uint32_t crew;              /* crew: its number */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     char msg[ERR_MSG_SIZE];     /* rc < 0: why; ended, rc 0: how it had begun (sandbox_result.start) */
 };
 
-/* Output of the current run; shared by the jail (reads after the end) and the launcher (writes). The jail sets the first
- * two before the run. */
+/* Output of the current run, and the count of its tasks; shared by the jail (reads after the end) and the launcher (writes).
+ * The jail sets all numbers before the run. With standard error apart that has a ring of its own. */
 struct ring {
-    uint64_t max;               /* beyond it the run ends */
-    uint64_t total;             /* bytes printed so far */
+    uint32_t measure;           /* the tasks made are to be counted */
+    uint32_t tasks;             /* last number given in the run's pid namespace; 0: not counted */
+    uint32_t over;              /* a byte came that was too many */
+    uint64_t max;               /* so many may be printed, on all streams of the run; one more ends it */
+    uint64_t total;             /* so many were */
     uint8_t  head[SANDBOX_OUTPUT_KEEP];
     uint8_t  tail[SANDBOX_OUTPUT_KEEP];     /* byte n >= KEEP of the output lies at (n - KEEP) % KEEP */
 };

@@ -7,14 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
-bool ring_take(struct ring *ring, int pipe_fd)
+ssize_t ring_take(struct ring *ring, int fd, uint64_t allowed, uint8_t *chunk, size_t size)
 {
-    static uint8_t chunk[65536];
-    ssize_t n = read(pipe_fd, chunk, sizeof chunk);
+    if (ring->over)
+        return 0;
+    ssize_t n = read(fd, chunk, allowed < size ? (size_t)allowed + 1 : size);
     if (n <= 0)
-        return n < 0 && (errno == EINTR || errno == EAGAIN);
+        return n < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
     const uint8_t *p = chunk;
-    size_t left = (size_t)n;
+    ring->over = (uint64_t)n > allowed;
+    const size_t kept = (size_t)n - ring->over;
+    size_t left = kept;
     if (ring->total < SANDBOX_OUTPUT_KEEP) {
         size_t room = (size_t)(SANDBOX_OUTPUT_KEEP - ring->total), k = left < room ? left : room;
         memcpy(ring->head + ring->total, p, k);
@@ -30,20 +33,21 @@ bool ring_take(struct ring *ring, int pipe_fd)
         p += k;
         left -= k;
     }
-    return true;
+    return (ssize_t)kept;
 }
 
 int ring_memfd(const struct ring *r, struct err *err)
 {
     static uint8_t text[2 * SANDBOX_OUTPUT_KEEP + 128];
     static int nothing = -1;                    /* one for all: sealed and empty, it can carry nothing from one to another */
-    if (r->total == 0 && nothing < 0)
+    uint64_t total = r->total;
+    if (total == 0 && nothing < 0)
         nothing = frame_memfd("output", "", 0, err);
-    if (r->total == 0) {
+    if (total == 0) {
         int fd = nothing < 0 ? -1 : fcntl(nothing, F_DUPFD_CLOEXEC, 0);
         return fd >= 0 ? fd : err_sys(err, ERR_SYS, "output");
     }
-    uint64_t total = r->total, past = total > SANDBOX_OUTPUT_KEEP ? total - SANDBOX_OUTPUT_KEEP : 0;
+    uint64_t past = total > SANDBOX_OUTPUT_KEEP ? total - SANDBOX_OUTPUT_KEEP : 0;
     size_t n = (size_t)(past == 0 ? total : SANDBOX_OUTPUT_KEEP);
     memcpy(text, r->head, n);
     if (past > SANDBOX_OUTPUT_KEEP) {

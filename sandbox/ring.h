@@ -4,9 +4,10 @@
  */
 #pragma once
 #include "sandbox/order.h"
-#include <stdbool.h>
+#include <sys/types.h>
 
-/* Take what one read of `fd` brings. False at the end of the stream. */
-bool ring_take(struct ring *r, int fd);
+/* Read `fd` once, into chunk[size], and keep what came, at most `allowed` bytes of it. Returns how many; 0 when nothing was
+ * there, or only the byte too many; -1 at the end of the stream. */
+ssize_t ring_take(struct ring *r, int fd, uint64_t allowed, uint8_t *chunk, size_t size);
 /* Head, marker if something is missing, tail: copied into a sealed memfd, owned. The numbers in the ring are not trusted. */
 MUST_CHECK int ring_memfd(const struct ring *r, struct err *err);

@@ -1,7 +1,7 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o edits.o collect.o copy.o rights.o seccomp.o warm.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o seccomp.o warm.o)
 
 # The warm host's native half, loaded inside by whatever interpreter is there: it links nothing. The jail carries both halves.
 $(B)/sandbox/warm/fork.so: sandbox/warm/fork.c
@@ -27,7 +27,8 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test tree_test life_test net_test warm_test soak_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test \
+                   soak_test pool_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
@@ -36,11 +37,16 @@ $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/ass
 -include $(SANDBOX_TESTS:=.d)
 
 # `make soak N=20000 K=32`: so many sandboxes of every kind, so many at once; fails on growth or a stall.
-N ?= 20000
+N ?= $(if $(filter pool,$(MAKECMDGOALS)),1000,20000)
 K ?= 32
 .PHONY: soak
 soak: $(B)/tests/sandbox/soak_test
 	@ASSAY_BIN=$(BIN) $< $(N) $(K)
+
+# `make pool N=1000`: so many members of one jail come up, idle, run and go; prints what one costs.
+.PHONY: pool
+pool: $(B)/tests/sandbox/pool_test
+	@ASSAY_BIN=$(BIN) $< $(N)
 
 # The attack suite: tricks in one static program without sanitizers, because it must run in any root; and what drives them.
 ATTACK_OBJS := $(patsubst tests/attack/%.c,build/attack/%.o,$(wildcard tests/attack/tricks/*.c) tests/attack/attacker.c)

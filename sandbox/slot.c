@@ -21,7 +21,7 @@
 #define MAKE_NS_MAX (30 * NS_PER_S)
 #define RETRY_NS (NS_PER_S / 2)
 #define PRESET_BYTES_MIN ((uint64_t)64 << 20)
-#define COLLECT_BYTES ((uint64_t)32 << 20)  /* memory granted beyond the limit to read report files */
+#define COLLECT_BYTES ((uint64_t)48 << 20)  /* memory granted beyond the limit to read files for the client */
 
 static void drop_fd(int *fd)
 {
@@ -30,11 +30,26 @@ static void drop_fd(int *fd)
     *fd = -1;
 }
 
+static void drop_command(struct slot *s)
+{
+    drop_fd(&s->command);
+    for (int i = 0; i < 3; i++)
+        drop_fd(&s->streams[i]);
+    drop_fd(&s->errors_fd);
+}
+
 static void drop_crew(struct slot *s)
 {
     drop_fd(&s->run_fd);
     drop_fd(&s->agent);
-    drop_fd(&s->command);
+    drop_command(s);
+}
+
+static void drop_errors(struct slot *s)
+{
+    if (s->errors != NULL)
+        munmap(s->errors, sizeof *s->errors);
+    s->errors = NULL;
 }
 
 static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, const struct err *why)
@@ -102,14 +117,15 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     if (rc < 0)
         return rc;
     s->warm |= (which & GRANT_FD_WARM) != 0;
-    if (!tight && nfds == 0 && limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+    if (!tight && nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
+        limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
         return 0;
     }
-    if (which & GRANT_FD_ROOT)
-        drop_crew(s);                               /* the launcher ends it: it was made for the other root */
+    if ((which & GRANT_FD_ROOT) || limits->network == SANDBOX_NET_NONE)
+        drop_crew(s);                               /* the launcher ends it: it was made for the other root, or network */
     struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
@@ -124,6 +140,23 @@ static void mark(struct slot *s)
     cgroup_usage(&s->cgroup, &s->before);
 }
 
+/* The waiting command has streams: it takes the way through the launcher, which serves them. */
+static void start_streams(struct slot *s, const struct cell_order *cell)
+{
+    struct order o = { .kind = ORDER_RUN, .apart = s->errors_fd >= 0, .crew = s->crew, .cell = *cell };
+    int fds[5] = { s->command }, n = 1;
+    for (int i = 0; i < 3; i++)
+        if (s->streams[i] >= 0) {
+            o.fds |= GRANT_FD_IN << i;
+            fds[n++] = s->streams[i];
+        }
+    if (o.apart)
+        fds[n++] = s->errors_fd;
+    order(s, o, fds, n);
+    drop_fd(&s->agent);
+    drop_command(s);
+}
+
 /* Hand the command to the agent: the one that waits, or `text`. From here on it may run. */
 static void start(struct slot *s, const void *text, size_t len)
 {
@@ -131,12 +164,18 @@ static void start(struct slot *s, const void *text, size_t len)
     struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } c;
     c.o = (struct cell_order){
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
-        .cpu_s = bare ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0, .pids = bare ? s->limits.pids : 0,
+        .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0,
+        .pids = bare ? s->limits.pids : 0,
     };
     struct err err;
-    s->kit.ring->total = 0;
+    s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;
+    s->kit.ring->measure = s->measure;
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
+    if (s->errors_fd >= 0 || s->streams[0] >= 0 || s->streams[1] >= 0 || s->streams[2] >= 0) {
+        start_streams(s, &c.o);
+        return;
+    }
     /* Where the agent is dead already, the launcher tells so. */
     if (len > 0)
         memcpy(c.text, text, len);
@@ -146,9 +185,24 @@ static void start(struct slot *s, const void *text, size_t len)
     drop_fd(&s->command);
 }
 
+/* A ring whose pages are the jail's and which the launcher can map: not there in a run that does not need it. */
+static int errors_make(struct slot *s, struct err *err)
+{
+    s->errors_fd = memfd_create("errors", MFD_CLOEXEC);
+    void *ring = s->errors_fd < 0 || ftruncate(s->errors_fd, sizeof(struct ring)) < 0 ? MAP_FAILED
+               : mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->errors_fd, 0);
+    if (ring == MAP_FAILED)
+        return err_sys(err, ERR_SYS, "standard error");
+    madvise(ring, sizeof(struct ring), MADV_DONTFORK);      /* none of another slot's business */
+    s->errors = ring;
+    return 0;
+}
+
 /* The slot is held and has a command, waiting or as `text`: hand it to the agent, or have one made first. */
 static void begin(struct slot *s, const void *text, size_t len)
 {
+    if (s->measure)
+        cgroup_detail(&s->cgroup, &s->detail);
     uint64_t now = clock_mono_ns();
     s->state = SLOT_RUNNING;
     s->reason = SLOT_REASON_NONE;
@@ -163,17 +217,31 @@ static void begin(struct slot *s, const void *text, size_t len)
         order(s, (struct order){ .kind = ORDER_CREW }, NULL, 0);
 }
 
-void slot_run(struct jail *j, struct slot *s, int command, const void *text, size_t len)
+static void take(int *to, int *from)
+{
+    *to = *from;
+    *from = -1;
+}
+
+void slot_run(struct jail *j, struct slot *s, const struct grant_request *r, int *fds, const void *text, size_t len)
 {
     struct err err;
     int rc = 0;
-    s->command = command;
+    if (r->fds & GRANT_FD_COMMAND)
+        take(&s->command, fds++);
+    for (int i = 0; i < 3; i++)
+        if (r->fds & (GRANT_FD_IN << i))
+            take(&s->streams[i], fds++);
+    drop_errors(s);
+    s->measure = r->option & GRANT_RUN_MEASURE;
     if (s->state == SLOT_DEAD)
         rc = err_set(&err, ERR_LOST, "the sandbox died: acquire another");
     else if (len > 0 && (s->state != SLOT_HELD || s->agent < 0))
         s->command = rc = frame_memfd("command", text, len, &err);          /* it has to wait */
+    if (rc >= 0 && (r->option & GRANT_RUN_APART))
+        rc = errors_make(s, &err);
     if (rc < 0) {
-        drop_fd(&s->command);
+        drop_command(s);
         answer(j, s, GRANT_DONE, rc, &err);
     } else if (s->state == SLOT_HELD) {
         begin(s, text, s->command >= 0 ? 0 : len);
@@ -187,7 +255,7 @@ void slot_kill(struct slot *s, enum slot_reason why)
     s->state = SLOT_DRAIN;
     s->reason = why;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
-    drop_fd(&s->command);
+    drop_command(s);
     kill_crew(s);
 }
 
@@ -211,6 +279,7 @@ static bool reset(struct slot *s)
 
 void slot_scrub(struct jail *j, struct slot *s)
 {
+    drop_errors(s);
     if (reset(s))
         return;
     s->state = SLOT_SCRUB;
@@ -226,14 +295,14 @@ void slot_scrub(struct jail *j, struct slot *s)
 static uint64_t be_sure(uint64_t later, uint64_t earlier) { return later > earlier ? later - earlier : 0; }
 
 /* What the agent wrote is charged to the sandbox and not sealed: the client gets a copy. */
-static int report_copy(int from, struct err *err)
+static int report_copy(int from, uint64_t max, struct err *err)
 {
     struct stat st;
     own_fd fd = memfd_create("report", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 || fstat(from, &st) < 0)
         return err_sys(err, ERR_SYS, "report");
     off_t at = 0;
-    while (at < st.st_size && (uint64_t)at < REPORT_FILES_TOTAL_MAX + 4096) {
+    while (at < st.st_size && (uint64_t)at < max) {
         ssize_t n = sendfile(fd, from, &at, (size_t)(st.st_size - at));
         if (n <= 0)
             return err_sys(err, ERR_SYS, "report: copy");
@@ -250,24 +319,67 @@ static void judge(const struct slot *s, const struct cgroup_usage *used, struct 
     bool oom = used->oom_kills > s->before.oom_kills;
     /* The shell that started the command says 128 + 9 for it when the command was its last word. */
     bool killed_below = WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL;
+    bool file_over = WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ;
+    bool no_page = WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) == 128 + SIGBUS;
+    bool cpu_over = s->cgroup.cpu_usage < 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
     r->end = WIFSIGNALED(status) ? SANDBOX_END_SIGNAL : SANDBOX_END_EXIT;
     r->value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    r->output_bytes = s->kit.ring->total;
-    r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (r->output_bytes > s->limits.output_bytes ? SANDBOX_HIT_OUTPUT : 0u) |
-                    (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) | (s->end.disk_full ? SANDBOX_HIT_DISK : 0u);
+    bool over = s->kit.ring->over || (s->errors != NULL && s->errors->over);
+    r->output_bytes = s->kit.ring->total + (s->errors != NULL ? s->errors->total : 0) + over;
+    r->limits_hit = (oom ? SANDBOX_HIT_MEMORY : 0u) | (over ? SANDBOX_HIT_OUTPUT : 0u) |
+                    (used->pids_hits > s->before.pids_hits ? SANDBOX_HIT_PIDS : 0u) |
+                    (s->end.disk_full || file_over ? SANDBOX_HIT_DISK : 0u) | (cpu_over ? SANDBOX_HIT_CPU : 0u);
+    r->oom_kills = (uint32_t)be_sure(used->oom_kills, s->before.oom_kills);
+    r->pids_refused = (uint32_t)be_sure(used->pids_hits, s->before.pids_hits);
     /* A run that ended by itself a moment before it was to be killed keeps its own end. */
     if (killed && s->reason == SLOT_REASON_KILLED)
         r->end = SANDBOX_END_KILLED;
-    else if (killed && s->reason != SLOT_REASON_NONE)
+    else if ((killed && s->reason != SLOT_REASON_NONE) || cpu_over)
         r->end = SANDBOX_END_TIME_LIMIT;
     else if (r->limits_hit & SANDBOX_HIT_OUTPUT)
         r->end = SANDBOX_END_OUTPUT_LIMIT;
     else if ((killed || killed_below) && oom)
         r->end = SANDBOX_END_MEMORY_LIMIT;
-    if (r->end == SANDBOX_END_TIME_LIMIT)
+    else if (file_over || (no_page && s->end.disk_full))
+        r->end = SANDBOX_END_DISK_LIMIT;
+    if (r->end == SANDBOX_END_TIME_LIMIT && !cpu_over)
         r->limits_hit |= s->reason == SLOT_REASON_CPU ? SANDBOX_HIT_CPU : SANDBOX_HIT_TIME;
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        r->limits_hit |= SANDBOX_HIT_CPU;
+}
+
+static void tell_enforcers(const struct cgroup_slot *c, uint8_t out[SANDBOX_LIMIT_COUNT])
+{
+    const uint8_t group = c->host->version == 2 ? SANDBOX_BY_CGROUP_V2 : c->host->version == 1 ? SANDBOX_BY_CGROUP_V1
+                        : SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_TIME] = out[SANDBOX_LIMIT_OUTPUT] = SANDBOX_BY_JAIL;
+    out[SANDBOX_LIMIT_MEMORY] = out[SANDBOX_LIMIT_PIDS] = group;
+    out[SANDBOX_LIMIT_DISK] = SANDBOX_BY_MOUNT;
+    out[SANDBOX_LIMIT_FILE] = SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_CPU] = c->cpu_usage >= 0 ? group : SANDBOX_BY_RLIMIT;
+    out[SANDBOX_LIMIT_CPU_SHARE] = c->cpu_percent != 0 ? group : SANDBOX_BY_NONE;
+}
+
+/* What was used between two readings of the control groups. */
+static void tell_usage(const struct slot *s, uint64_t cpu_ns, struct sandbox_usage *out)
+{
+    struct cgroup_detail now;
+    cgroup_detail(&s->cgroup, &now);
+    uint64_t user = be_sure(now.user, s->detail.user), system = be_sure(now.system, s->detail.system);
+    uint64_t major = be_sure(now.faults_major, s->detail.faults_major);
+    *out = (struct sandbox_usage){
+        .known = now.known & s->detail.known,
+        .faults_minor = be_sure(be_sure(now.faults, s->detail.faults), major), .faults_major = major,
+        .io_read_bytes = be_sure(now.io_read, s->detail.io_read),
+        .io_written_bytes = be_sure(now.io_written, s->detail.io_written),
+    };
+    if (user + system == 0)
+        out->known &= ~(uint32_t)SANDBOX_KNOWN_CPU;             /* too short for the kernel to have looked */
+    else
+        out->user_ns = (uint64_t)((double)cpu_ns * ((double)user / ((double)user + (double)system)));
+    out->system_ns = out->known & SANDBOX_KNOWN_CPU ? cpu_ns - out->user_ns : 0;
+    if (s->kit.ring->tasks > 0) {                               /* 1 is our own and 2 the command, which is not counted there */
+        out->known |= SANDBOX_KNOWN_TASKS;
+        out->tasks_made = s->kit.ring->tasks > 2 ? s->kit.ring->tasks - 1 : 1;
+    }
 }
 
 static void finish(struct jail *j, struct slot *s, enum slot_state next)
@@ -281,20 +393,29 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->wall_ns = be_sure(s->end.ended_ns, s->began_ns);
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
-    r->enforced_by = s->cgroup.host->version;
+    tell_enforcers(&s->cgroup, r->enforced_by);
+    if (s->measure)
+        tell_usage(s, r->cpu_ns, &r->usage);
+    const bool apart = s->errors != NULL;
     memcpy(r->start, s->end.msg, sizeof r->start - 1);
     own_fd output = ring_memfd(s->kit.ring, &err);
-    own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, &err) : -1;
+    own_fd errors = output >= 0 && apart ? ring_memfd(s->errors, &err) : -1;
+    own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, REPORT_FILES_TOTAL_MAX + 4096, &err) : -1;
     s->deadline_ns = 0;
     s->state = next;
-    if (output < 0 || (s->report_fd >= 0 && report < 0)) {
+    if (output < 0 || (apart && errors < 0) || (s->report_fd >= 0 && report < 0)) {
         answer(j, s, GRANT_DONE, err.code, &err);
     } else {
-        int fds[2] = { output, report };
-        a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u);
-        jail_answer(j, &a, fds, report >= 0 ? 2 : 1);
+        int fds[3] = { output }, n = 1;
+        if (report >= 0)
+            fds[n++] = report;
+        if (apart)
+            fds[n++] = errors;
+        a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u) | (apart ? GRANT_HAS_ERROR : 0u);
+        jail_answer(j, &a, fds, n);
     }
     drop_fd(&s->report_fd);
+    drop_errors(s);
 }
 
 static void collect(struct jail *j, struct slot *s)
@@ -313,6 +434,61 @@ static void collect(struct jail *j, struct slot *s)
     s->state = SLOT_COLLECT;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     order(s, (struct order){ .kind = ORDER_COLLECT }, &s->report_fd, 1);
+}
+
+void slot_files(struct jail *j, struct slot *s, const struct cell_order *cell, const int *fds, int nfds, bool out)
+{
+    struct err err = { 0 };
+    struct sandbox_limits more = s->limits;
+    more.memory_bytes += COLLECT_BYTES;
+    int rc = s->state == SLOT_DEAD ? err_set(&err, ERR_LOST, "the sandbox died: acquire another") : 0;
+    if (rc == 0 && out && (s->report_fd = memfd_create("file", MFD_CLOEXEC)) < 0)
+        rc = err_sys(&err, ERR_SYS, "file");
+    if (rc == 0)
+        rc = cgroup_limit(&s->cgroup, &more, &err);
+    if (rc < 0) {
+        drop_fd(&s->report_fd);
+        answer(j, s, GRANT_FILED, rc, &err);
+        return;
+    }
+    int all[FRAME_FDS_MAX], n = 0;
+    const bool first = cell->kind == CELL_DIFF;
+    if (out && first)
+        all[n++] = s->report_fd;
+    for (int i = 0; i < nfds; i++)
+        all[n++] = fds[i];
+    if (out && !first)
+        all[n++] = s->report_fd;
+    s->state = SLOT_FILES;
+    s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
+    struct order o = { .kind = ORDER_FILES, .cell = *cell };
+    order(s, o, all, n);
+}
+
+static void filed(struct jail *j, struct slot *s, const struct note *n)
+{
+    struct err err = { 0 };
+    struct grant_answer a = { .kind = GRANT_FILED, .slot = s->kit.slot, .generation = s->generation };
+    int rc = n->rc;
+    err_set(&err, rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
+    err.sys = n->sys;
+    if (rc == ERR_LOST)
+        drop_crew(s);
+    own_fd file = rc == 0 && s->report_fd >= 0 ? report_copy(s->report_fd, SANDBOX_FILE_MAX, &err) : -1;
+    if (rc == 0 && s->report_fd >= 0 && file < 0)
+        rc = err.code;
+    drop_fd(&s->report_fd);
+    s->state = SLOT_HELD;
+    s->deadline_ns = 0;
+    if (rc < 0) {
+        answer(j, s, GRANT_FILED, rc, &err);
+    } else {
+        a.fds = file >= 0 ? GRANT_HAS_OUTPUT : 0;
+        jail_answer(j, &a, (int[]){ file }, file >= 0);
+    }
+    if (cgroup_limit(&s->cgroup, &s->limits, &err) < 0)
+        err.code = 0;                           /* what was read is charged still: a little more for the next run */
+    mark(s);
 }
 
 static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t kind)
@@ -350,6 +526,8 @@ static void launcher_gone(struct jail *j, struct slot *s)
         n.rc = ERR_BUSY;                        /* the client tries another slot, a few times */
         fail(j, s, &n, GRANT_ACQUIRED);
         slot_scrub(j, s);
+    } else if (was == SLOT_FILES) {
+        fail(j, s, &n, GRANT_FILED);
     } else if (was == SLOT_RUNNING || was == SLOT_DRAIN || was == SLOT_COLLECT) {
         if (used.oom_kills > s->before.oom_kills) {
             s->end = (struct note){ .status = SIGKILL, .ended_ns = s->began_ns };
@@ -396,6 +574,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
     case NOTE_ACQUIRED:
         if (s->state != SLOT_ACQUIRING)
             return 0;
+        if (n->rc == 0 && nfds != (s->limits.network == SANDBOX_NET_PROXY))
+            break;
         if (n->rc < 0 || cgroup_limit(&s->cgroup, &s->limits, err) < 0) {
             struct note why = *n;
             if (n->rc == 0) {
@@ -407,7 +587,9 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         } else {
             s->state = SLOT_HELD;
             s->deadline_ns = 0;
-            answer(j, s, GRANT_ACQUIRED, 0, NULL);
+            struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = s->kit.slot, .generation = s->generation,
+                                      .fds = nfds > 0 ? GRANT_HAS_PROXY : 0 };
+            jail_answer(j, &a, fds, nfds);
             mark(s);
             if (s->command >= 0)
                 begin(s, NULL, 0);
@@ -420,6 +602,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         drop_fd(&s->agent);
         s->run_fd = fds[0];
         s->agent = fds[1];
+        s->crew = n->crew;
         fds[0] = fds[1] = -1;
         s->crew_killed = false;
         if (s->state == SLOT_DRAIN)
@@ -454,6 +637,11 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         if (cgroup_limit(&s->cgroup, &s->limits, err) < 0)
             err->code = 0;                      /* pages of the report are charged still: a little more for the next run */
+        mark(s);                                /* the agent that read it is the next run's */
+        return 0;
+    case NOTE_FILES:
+        if (s->state == SLOT_FILES)
+            filed(j, s, n);
         return 0;
     }
     return err_set(err, ERR_PROTOCOL, "slot %u: note %u", s->kit.slot, n->kind);
@@ -488,7 +676,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
         } else {
             struct cgroup_usage used;
             cgroup_usage(&s->cgroup, &used);
-            if (used.cpu_ns >= s->before.cpu_ns + s->limits.cpu_ns && s->cgroup.host->version != 0) {
+            if (used.cpu_ns >= s->before.cpu_ns + s->limits.cpu_ns && s->cgroup.cpu_usage >= 0) {
                 slot_kill(s, SLOT_REASON_CPU);
                 break;
             }
@@ -501,6 +689,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
     case SLOT_ACQUIRING:
     case SLOT_DRAIN:
     case SLOT_COLLECT:
+    case SLOT_FILES:
     case SLOT_SCRUB:                            /* something in the slot does not die or answer: end the slot itself */
         if (s->keeper > 0)
             kill(s->keeper, SIGKILL);

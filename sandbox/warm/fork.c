@@ -49,8 +49,8 @@ object *PyInit_fork(void);
 /* ---- the fork ---- */
 
 #define FDS_MAX 8
-/* One packet of at least `least` bytes, with `want` descriptors or, where they are fewer, their count in *out_fds. */
-static ssize_t take(int sock, void *bytes, size_t least, size_t size, int *fds, int want, int *out_fds)
+/* One packet of at least `least` bytes, with *out_fds descriptors in fds[FDS_MAX]. */
+static ssize_t take(int sock, void *bytes, size_t least, size_t size, int *fds, int *out_fds)
 {
     union { struct cmsghdr head; char room[CMSG_SPACE(FDS_MAX * sizeof(int))]; } control;
     struct iovec iov = { bytes, size };
@@ -60,11 +60,10 @@ static ssize_t take(int sock, void *bytes, size_t least, size_t size, int *fds, 
         n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
-    *out_fds = c != NULL && c->cmsg_len == CMSG_LEN((size_t)want * sizeof(int)) ? want : 0;
-    if (n < (ssize_t)least || (c != NULL && *out_fds == 0))
-        return -1;
-    memcpy(fds, CMSG_DATA(c), (size_t)*out_fds * sizeof(int));
-    return n;
+    *out_fds = c != NULL ? (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
+    if (*out_fds > 0)
+        memcpy(fds, CMSG_DATA(c), (size_t)*out_fds * sizeof(int));
+    return n < (ssize_t)least ? -1 : n;
 }
 
 static void say(int sock, const char *failed)
@@ -134,7 +133,7 @@ _Noreturn static void unable(const char *what, int why)
     _exit(126);
 }
 
-/* In the fork: agent until the command comes, which is returned as bytes. */
+/* In the fork: agent until the command comes, which is returned as bytes; the first says whether it has an input. */
 static object *agent(const struct warm_order *o, int sock, int out, const struct sock_fprog *filter)
 {
     const char *failed = become_agent(o, out, filter);
@@ -147,30 +146,38 @@ static object *agent(const struct warm_order *o, int sock, int out, const struct
         close(null);
     say(failed == NULL ? 3 : sock, failed);
     static struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
-    int command = -1, fds;
-    ssize_t n = failed != NULL ? -1 : take(3, &packet, sizeof packet.o, sizeof packet, &command, 1, &fds);
-    if (n < 0 || packet.o.kind != CELL_RUN)
+    int fds[FDS_MAX], got = 0;
+    ssize_t n = failed != NULL ? -1 : take(3, &packet, sizeof packet.o, sizeof packet, fds, &got);
+    const bool input = packet.o.fds & CELL_IN, errors = packet.o.fds & CELL_ERR;
+    if (n < 0 || packet.o.kind != CELL_RUN || got != (packet.o.fds != 0 || got > 0) + input + errors)
         _exit(1);
     limit(RLIMIT_FSIZE, packet.o.file_bytes);
     limit(RLIMIT_AS, packet.o.memory_bytes);
     limit(RLIMIT_CPU, packet.o.cpu_s);
     limit(RLIMIT_NPROC, packet.o.pids);
-    if (null_errno != 0)
-        unable("/dev/null", null_errno);
+    if (input ? dup2(fds[1], 0) < 0 : null_errno != 0)
+        unable(input ? "standard input" : "/dev/null", input ? errno : null_errno);
+    if (errors && dup2(fds[1 + input], 2) < 0)
+        unable("standard error", errno);
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, errno);
-    if (fds == 0)
-        return PyBytes_FromStringAndSize(packet.text, n - (ssize_t)sizeof packet.o);
-    off_t size = lseek(command, 0, SEEK_END);
-    object *bytes = size < 0 ? NULL : PyBytes_FromStringAndSize(NULL, size);
-    if (bytes == NULL || pread(command, PyBytes_AsString(bytes), (size_t)size, 0) != size)
+    off_t size = got == 0 ? n - (ssize_t)sizeof packet.o : lseek(fds[0], 0, SEEK_END);
+    object *bytes = size < 0 ? NULL : PyBytes_FromStringAndSize(NULL, size + 1);
+    if (bytes == NULL)
         _exit(1);
-    close(command);
+    char *at = PyBytes_AsString(bytes);
+    *at = (char)input;
+    if (got == 0)
+        memcpy(at + 1, packet.text, (size_t)size);
+    else if (pread(fds[0], at + 1, (size_t)size, 0) != size)
+        _exit(1);
+    for (int i = 0; i < got; i++)
+        close(fds[i]);
     return bytes;
 }
 
 /*
- * serve(filter: bytes) -> the command, as bytes. Tells the launcher that the host is ready and forks as it is
+ * serve(filter: bytes) -> bytes, see agent(). Tells the launcher that the host is ready and forks as it is
  * told. Returns in forks only, each with its agent's socket at 3. The fork's parent must be the launcher and the fork be made
  * by the C library: so it is made by a process between, whose death leaves it to the launcher, pid 1 here. Of the host's stack
  * the process between has the part above this call only; the fork, with a copy of all, goes on from there.
@@ -184,8 +191,8 @@ static object *serve(object *self, object *args)
     say(WARM_SOCK, NULL);
     for (;;) {
         struct warm_order o;
-        int fds[3], got, status = 0;
-        if (take(WARM_SOCK, &o, sizeof o, sizeof o, fds, 3, &got) < 0 || got != 3)
+        int fds[FDS_MAX], got, status = 0;
+        if (take(WARM_SOCK, &o, sizeof o, sizeof o, fds, &got) < 0 || got != 3)
             _exit(0);
         PyOS_BeforeFork();
         pid_t between = vfork();            /* no copy for one who is there only to be a parent and to have a namespace */

@@ -165,13 +165,17 @@ def host(sys, posix, fork):
     gc = sys.modules.get("gc") or __import__("gc")
     gc.collect()
 
-    path2, argv2, given2 = parse(fork.serve(filter))        # returns in forks only
+    order = fork.serve(filter)                  # returns in forks only
+
+    path2, argv2, given2 = parse(order[1:])
     posix.umask(0o22)
     why = None
     if path2 != path or argv2[:len(argv)] != argv:
         why = "another command than the declared one"
     elif given2 != given:
         why = "another environment than the declared one"
+    elif order[0]:
+        why = "an input, where the interpreter was started without"
     else:
         why = disagreement(posix, work, imported, entries, suffixes)
     say(posix, sock, "cold: " + why if why else "warm")

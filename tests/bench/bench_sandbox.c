@@ -1,72 +1,171 @@
 /*
- * bench_sandbox.c - what isolation costs, beside bubblewrap with the same isolation, in one run on one machine.
+ * bench_sandbox.c - what isolation costs, beside bubblewrap, crun and (where there is one) runc, in one run.
+ * figures: sandbox-overhead-vs-bwrap sandbox-overhead-vs-crun sandbox-overhead-vs-runc sandbox-p99-vs-bwrap-min
+ * figures: sandbox-stalls sandbox-pool-empty-vs-bwrap sandbox-pool-reset-vs-bwrap sandbox-all-fresh-vs-bwrap
+ * figures: sandbox-first-of-all-vs-bwrap sandbox-rate-vs-bwrap-2 sandbox-rate-vs-bwrap-8 sandbox-rate-vs-bwrap-32
+ * figures: sandbox-idle-pss sandbox-rate-vs-crun-2 sandbox-rate-vs-crun-8 sandbox-rate-vs-crun-32
+ * figures: sandbox-rate-2 sandbox-rate-8 sandbox-rate-32 sandbox-bare-us sandbox-bwrap-us sandbox-crun-us sandbox-runc-us
+ * figures: sandbox-ours-us sandbox-ours-in-a-row-us sandbox-pool-empty-us sandbox-pool-reset-us sandbox-all-fresh-us
+ * figures: sandbox-idle-pss-with-jail
  *
- *   sandbox-overhead-vs-bwrap   (ours - bare) / (bwrap - bare), medians of one command; ours is acquire + run + close
- *   sandbox-p99-vs-bwrap-min    our 99th percentile / bubblewrap's fastest
- *   sandbox-rate-vs-bwrap       sandboxes per second, four at once, ours / bubblewrap's
- *   ...-shell-on-our-side       the same two, with /bin/true started directly in bare and bubblewrap
+ * All sides run /bin/true by its path, without a shell, and its exit status is looked at. Before anything is measured each
+ * side has to run programs whose exit statuses say that they ran, in a pid and a network namespace of their own, and for
+ * us and the OCI runtimes that the task limit holds. Ours has limits (memory, tasks, CPU), an own /etc and a writable layer
+ * over all; bubblewrap has none of them; crun and runc have the limits. Their bundle (config.json, the host's root bound as
+ * root) and the mount namespace it lies in are made beforehand. Neither a filter for system calls nor /dev/pts or /sys is
+ * asked of them, though ours has the filter.
  *
- * The command is the same in all three: /bin/sh -c 'exec /bin/true', because a command of ours is a shell's. The start of
- * that shell costs several times what the sandbox adds; the last two figures say how it looks with it counted as ours.
- * Ours has limits, an own /etc and a writable layer over all, bubblewrap none of them. Measured in rounds, all taking
- * turns; the value is the median round, (min ... max) the rounds' spread. Work that one leaves for later (making the next
- * sandbox, unmaking a network) falls into a pause before the next measurement in the first two figures and counts in the
- * third.
+ *   overhead    (ours - bare) / (peer - bare), medians of a round; ours is from sandbox_acquire_run() to the result with its
+ *               output. In every step of a round each side runs once, in an order drawn anew, after a pause in which what
+ *               the one before left for later (the next sandbox made, a network unmade) comes to its end.
+ *   p99, stalls 10,000 runs of ours, taking turns with bare spawns, without any pause. A stall is a run above 50 ms. It is
+ *               put down to the machine where a bare spawn within 200 ms took ten times bare's median; how many those are
+ *               stands beside it.
+ *   pool-empty  a sandbox that has written to /usr is given back, and its slot is waited for, taken and used: from before it
+ *               is given back until the next command has run. The world of that sandbox is of no more use, so every mount,
+ *               process and namespace but that of the network (and, with cgroup v1, the control groups) is made anew.
+ *   pool-reset  the same where the sandbox has run /bin/true only: its world is proved to be as new.
+ *   all-fresh   a jail is started with a client of 32 and all 32 run once: from before the start of the jail's program until
+ *               the last has run, so with every control group, user namespace, keeper, network and root. The 8 slots that
+ *               the jail makes besides are not counted as made. Theirs: 32 runs, as many at once as there are cores,
+ *               because the jail uses all of them too.
+ *               first-of-all is a client of one: from before the start of the jail until its command has run, by one bwrap.
+ *   rate        runs per second, K at once, for 1.5 s after a start that is not counted; everything made or unmade in the
+ *               background happens on the same cores in the same time.
+ *   idle-pss    proportional memory of all processes of a slot that is ready, keeper included; with-jail adds the slot's
+ *               share of the jail itself (64 KiB of it for output).
+ *
+ * A figure is the median of the rounds with (min … max) of the rounds; times in us are of all runs. "Of all minima" is the
+ * same ratio of the fastest runs: where neighbours load the machine, it moves least.
  */
 #include "tests/sandbox/box.h"
-#include "base/own.h"
-#include <spawn.h>
-#include <sys/wait.h>
+#include "tests/sandbox/census.h"
+#include "tests/bench/peers.h"
+#include "base/frame.h"
+#include "sandbox/grant.h"
+#include <sys/socket.h>
 
-enum { ROUNDS = 5, RUNS = 40, WIDTH = 4, RATE_RUNS = 120, SETTLE_US = 10000 };
+enum { ROUNDS = 5, RUNS = 40, ROW = 10000, EMPTY_RUNS = 20, FRESH = 32, RATE_ROUNDS = 3, WIDTH_MAX = 32, IDLE = 64 };
+#define SETTLE_US 10000
+#define STALL_US 50e3
+#define NOISE_FACTOR 10
+#define NOISE_WINDOW_US 200e3
+#define WARM_NS (300 * NS_PER_MS)
+#define COUNT_NS (1500 * NS_PER_MS)
+#define RATE_SETTLE_US 500000
 
-#define COMMAND "exec /bin/true"
-#define BY_SHELL (char[]){ "/bin/sh" }, (char[]){ "-c" }, (char[]){ COMMAND }, NULL
-#define DIRECT (char[]){ "/bin/true" }, NULL
-#define BWRAP (char[]){ "bwrap" }, (char[]){ "--unshare-all" }, (char[]){ "--ro-bind" }, (char[]){ "/" }, (char[]){ "/" }, \
-    (char[]){ "--proc" }, (char[]){ "/proc" }, (char[]){ "--dev" }, (char[]){ "/dev" }, (char[]){ "--tmpfs" }, (char[]){ "/tmp" }
+static const struct sandbox_limits limits = { .wall_ns = 30 * NS_PER_S, .memory_bytes = PEERS_MEMORY_BYTES,
+                                              .pids = PEERS_TASKS, .cpu_percent = PEERS_CPU_PERCENT };
+#define TRIES_80_TASKS "exec 2>/dev/null; i=0; while [ $i -lt 80 ]; do sleep 9 & i=$((i+1)); done; exit 7"
+enum { CANNOT_FORK = 2 };                   /* so does the shell end */
 
-static char *const bare[] = { BY_SHELL }, *const bare_direct[] = { DIRECT };
-static char *const bwrap[] = { BWRAP, BY_SHELL }, *const bwrap_direct[] = { BWRAP, DIRECT };
-extern char **environ;
+static char *const program[] = { WORD("/bin/true"), NULL };
+static char *const exit_7[] = { WORD("/bin/sh"), WORD("-c"), WORD("exit 7"), NULL };
+static char *const exit_7_alone[] = {
+    WORD("/bin/sh"), WORD("-c"), WORD("[ $$ -le 9 ] && [ $(grep -c : /proc/net/dev) = 1 ] && exit 7"), NULL };
+static char *const tasks_80[] = { WORD("/bin/sh"), WORD("-c"), WORD(TRIES_80_TASKS), NULL };
 
-static pid_t spawned(char *const *argv)
+/* ---- ours ---- */
+
+static struct sandbox_client *start(uint32_t slots)
 {
-    pid_t pid;
-    if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0) {
-        fprintf(stderr, "bench_sandbox: cannot start %s\n", argv[0]);
-        exit(1);
-    }
-    return pid;
+    struct sandbox_client *c;
+    struct err err = { 0 };
+    if (sandbox_client_start(&c, box_jail(), slots, &err) < 0)
+        die("jail", err.msg);
+    return c;
 }
 
-static double us_of(char *const *argv)
+struct job { struct outcome acquired, done; };
+
+static void on_acquired(void *arg, int rc, struct sandbox *s, const struct err *err)
 {
+    struct job *job = arg;
+    box_acquired(&job->acquired, rc, s, err);
+    if (rc < 0)
+        die("acquire", job->acquired.err.msg);
+}
+
+static void on_done(void *arg, int rc, struct sandbox_result *r, const struct err *err)
+{
+    struct job *job = arg;
+    box_done(&job->done, rc, r, err);
+    if (rc < 0)
+        die("run", job->done.err.msg);
+}
+
+static void begin(struct sandbox_client *c, struct job *job)
+{
+    struct err err = { 0 };
+    struct sandbox_command cmd = { .argv = (const char *const *)words };
+    *job = (struct job){ 0 };
+    if (sandbox_acquire_run(c, &BOX_EMPTY, &limits, &cmd, on_acquired, on_done, job, &err) < 0)
+        die("acquire", err.msg);
+}
+
+/* Its exit status. The sandbox is still held. */
+static int ended(struct job *job)
+{
+    int status = job->done.result.end == SANDBOX_END_EXIT ? job->done.result.value : -1;
+    outcome_done(&job->done);
+    return status;
+}
+
+static int status_of_sandbox(struct sandbox_client *c, double *us)
+{
+    struct job job;
     uint64_t began = clock_mono_ns();
-    int status;
-    pid_t pid = spawned(argv);
-    if (waitpid(pid, &status, 0) != pid || status != 0) {
-        fprintf(stderr, "bench_sandbox: %s ended with %d\n", argv[0], status);
-        exit(1);
-    }
-    return (double)(clock_mono_ns() - began) / 1e3;
+    begin(c, &job);
+    if (box_wait(c, &job.done.come, 60000) < 0)
+        die("ours", "no answer");
+    *us = since_us(began);
+    sandbox_close(job.acquired.sandbox);
+    return ended(&job);
 }
-
-/* The next sandbox being made, the last network being unmade: neither falls on who comes next. */
-static void settle(void) { usleep(SETTLE_US); }
-
-static const struct sandbox_limits limits = { .wall_ns = 30 * NS_PER_S, .memory_bytes = (uint64_t)512 << 20, .pids = 64 };
 
 static double us_of_sandbox(struct sandbox_client *c)
 {
-    uint64_t began = clock_mono_ns();
-    struct outcome o = box_once(c, BOX_EMPTY, limits, COMMAND);
-    double us = (double)(clock_mono_ns() - began) / 1e3;
-    if (o.result.end != SANDBOX_END_EXIT || o.result.value != 0)
-        exit(1);
-    outcome_done(&o);
+    double us;
+    if (status_of_sandbox(c, &us) != 0)
+        die("ours", "its command failed");
     return us;
 }
+
+/* ---- does everybody do what is measured? ---- */
+
+static bool peer_ends(struct side *s, char *const *argv, int want)
+{
+    double us;
+    set_program(argv);
+    int got = status_of(s, &us);
+    if (got != want)
+        fprintf(stderr, "bench_sandbox: %s: `%s` ended with %d, not %d\n", s->name, argv[2], got, want);
+    return got == want;
+}
+
+static bool there[SIDES] = { [BARE] = true, [OURS] = true };
+
+static void check_all(struct sandbox_client *c)
+{
+    double us;
+    if (!peer_ends(&sides[BARE], exit_7, 7))
+        die("bare", "cannot be measured");
+    for (int k = BWRAP; k < OURS; k++) {
+        there[k] = there[k] && peer_ends(&sides[k], exit_7_alone, 7) &&
+                   (!sides[k].oci || peer_ends(&sides[k], tasks_80, CANNOT_FORK));
+        if (!there[k])
+            fprintf(stderr, "bench_sandbox: no figures beside %s\n", sides[k].name);
+    }
+    set_program(exit_7_alone);
+    if (status_of_sandbox(c, &us) != 7)
+        die("ours", "the command did not run alone");
+    set_program(tasks_80);
+    if (status_of_sandbox(c, &us) != CANNOT_FORK)
+        die("ours", "the task limit does not hold");
+    set_program(program);
+}
+
+/* ---- figures ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -74,116 +173,439 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double at(double *v, int n, int percent)
+/* Sorts. */
+static double at(double *v, int n, double percent)
 {
     qsort(v, (size_t)n, sizeof *v, by_size);
-    int i = n * percent / 100;
+    int i = (int)(n * percent / 100);
     return v[i < n ? i : n - 1];
 }
 
-static double rate_bwrap(char *const *argv)
+static void show(const char *name, double *v, int n, const char *unit, const char *peer)
 {
-    uint64_t began = clock_mono_ns();
-    int started = 0, ended = 0;
-    for (; started < WIDTH; started++)
-        spawned(argv);
-    for (; ended < RATE_RUNS; ended++) {
-        wait(NULL);
-        if (started < RATE_RUNS) {
-            spawned(argv);
-            started++;
-        }
-    }
-    return RATE_RUNS / ((double)(clock_mono_ns() - began) / 1e9);
+    double median = at(v, n, 50);
+    printf("%s %.3f %s (%.3f … %.3f%s%s)\n", name, median, unit, v[0], v[n - 1], *peer ? "; " : "", peer);
+    fflush(stdout);
 }
 
-struct lane { struct outcome acquired, done; };
-
-static double rate_sandbox(struct sandbox_client *c)
+static void show_us(const char *name, double *v, int n, const char *peer)
 {
-    static struct lane lanes[WIDTH];
-    uint64_t began = clock_mono_ns();
-    int started = 0, ended = 0;
-    struct err err = { 0 };
-    for (; started < WIDTH; started++) {
-        lanes[started] = (struct lane){ 0 };
-        if (sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &lanes[started].acquired, &err) < 0)
-            exit(1);
+    double median = at(v, n, 50);
+    printf("%s %.1f us (min %.1f, p99 %.1f, max %.1f%s%s)\n", name, median, v[0], at(v, n, 99), v[n - 1],
+           *peer ? "; " : "", peer);
+    fflush(stdout);
+}
+
+static double bwrap_min_us;                 /* 0: not measured */
+
+static void overhead(struct sandbox_client *c)
+{
+    static double us[SIDES][ROUNDS][RUNS];
+    double ratio[SIDES][ROUNDS], median[SIDES];
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int i = 0; i < RUNS; i++) {
+            int order[SIDES];
+            for (int k = 0; k < SIDES; k++) {           /* a drawn order */
+                int j = rand() % (k + 1);
+                order[k] = order[j];
+                order[j] = k;
+            }
+            for (int n = 0; n < SIDES; n++) {
+                int k = order[n];
+                if (!there[k])
+                    continue;
+                usleep(SETTLE_US);
+                us[k][r][i] = k == OURS ? us_of_sandbox(c) : us_of(&sides[k]);
+            }
+        }
+        for (int k = 0; k < SIDES; k++)
+            median[k] = at(us[k][r], RUNS, 50);
+        for (int k = BWRAP; k < OURS; k++)
+            ratio[k][r] = (median[OURS] - median[BARE]) / (median[k] - median[BARE]);
     }
-    while (ended < RATE_RUNS) {
+    double least[SIDES];
+    for (int k = 0; k < SIDES; k++)
+        least[k] = at(&us[k][0][0], ROUNDS * RUNS, 0);
+    for (int k = BWRAP; k < OURS; k++) {
+        char name[64], peer[128];
+        snprintf(name, sizeof name, "sandbox-overhead-vs-%s", sides[k].name);
+        snprintf(peer, sizeof peer, "of all minima %.3f; %s", (least[OURS] - least[BARE]) / (least[k] - least[BARE]),
+                 sides[k].version);
+        if (there[k])
+            show(name, ratio[k], ROUNDS, "ratio", peer);
+    }
+    for (int k = 0; k < SIDES; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "sandbox-%s-us", sides[k].name);
+        if (there[k])
+            show_us(name, &us[k][0][0], ROUNDS * RUNS, sides[k].version);
+    }
+    if (there[BWRAP])
+        bwrap_min_us = least[BWRAP];
+}
+
+static void in_a_row(struct sandbox_client *c)
+{
+    static double ours[ROW], bare[ROW], from[ROW], sorted[ROW];     /* us; from: when bare's ended and ours began */
+    uint64_t began = clock_mono_ns();
+    for (int i = 0; i < ROW; i++) {
+        bare[i] = us_of(&sides[BARE]);
+        from[i] = since_us(began);
+        ours[i] = us_of_sandbox(c);
+    }
+    memcpy(sorted, bare, sizeof sorted);
+    double unusual = NOISE_FACTOR * at(sorted, ROW, 50), longest_bare = sorted[ROW - 1];
+    int stalls = 0, noise = 0;
+    for (int i = 0; i < ROW; i++) {
+        if (ours[i] <= STALL_US)
+            continue;
+        bool noisy = false;
+        for (int k = i; k >= 0 && from[k] > from[i] - NOISE_WINDOW_US; k--)
+            noisy |= bare[k] > unusual;
+        for (int k = i + 1; k < ROW && from[k] - bare[k] < from[i] + ours[i] + NOISE_WINDOW_US; k++)
+            noisy |= bare[k] > unusual;
+        stalls += !noisy;
+        noise += noisy;
+    }
+    if (bwrap_min_us > 0)
+        printf("sandbox-p99-vs-bwrap-min %.3f ratio (p99.9 %.3f; %s)\n", at(ours, ROW, 99) / bwrap_min_us,
+               at(ours, ROW, 99.9) / bwrap_min_us, sides[BWRAP].version);
+    printf("sandbox-stalls %d of_%d (longest %.1f ms; %d more beside unusual bare spawns, longest bare %.1f ms)\n",
+           stalls, ROW, at(ours, ROW, 100) / 1e3, noise, longest_bare / 1e3);
+    show_us("sandbox-ours-in-a-row-us", ours, ROW, "");
+}
+
+/* A jail spoken to about one slot and without the client, which would take another slot that is ready. */
+struct door { int sock; pid_t jail; uint32_t slot, generation; };
+
+/* The next answer of this kind about the door's slot. Returns the exit status for GRANT_DONE. */
+static int answer(struct door *d, uint32_t kind)
+{
+    for (;;) {
+        struct grant_answer a;
+        struct err err = { 0 };
+        int fds[FRAME_FDS_MAX], nfds;
+        if (frame_recv(d->sock, &a, sizeof a, fds, &nfds, &err) != (int)sizeof a)
+            die("jail", "is gone");
+        for (int i = 0; i < nfds; i++)
+            close(fds[i]);
+        if (a.rc < 0)
+            die("jail", a.msg);
+        if (a.kind == kind && a.slot == d->slot) {
+            d->generation = a.generation;
+            return a.result.end == SANDBOX_END_EXIT ? a.result.value : -1;
+        }
+    }
+}
+
+struct text { size_t len; char bytes[256]; };   /* a command as it travels */
+
+static void request(struct door *d, uint32_t kind, const struct text *command)
+{
+    struct { struct grant_request r; char command[sizeof command->bytes]; } p = {
+        .r = { .kind = kind, .slot = d->slot, .generation = d->generation } };
+    size_t len = command == NULL ? 0 : command->len;
+    struct err err = { 0 };
+    if (kind == GRANT_ACQUIRE)
+        p.r.limits = limits;
+    if (len > 0)
+        memcpy(p.command, command->bytes, len);
+    if (frame_send(d->sock, &p, sizeof p.r + len, NULL, 0, &err) < 0)
+        die("jail", err.msg);
+}
+
+static void door_open(struct door *d)
+{
+    int pair[2];
+    char *argv[] = { WORD("assay-jail"), WORD("1"), NULL };
+    posix_spawn_file_actions_t fa;
+    posix_spawn_file_actions_init(&fa);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+        posix_spawn_file_actions_adddup2(&fa, pair[1], 3) != 0 ||
+        posix_spawn(&d->jail, box_jail(), &fa, NULL, argv, environ) != 0)
+        die("jail", "cannot be started");
+    posix_spawn_file_actions_destroy(&fa);
+    close(pair[1]);
+    d->sock = pair[0];
+    d->slot = 0;
+    answer(d, GRANT_READY);
+}
+
+static void door_close(struct door *d)
+{
+    close(d->sock);
+    waitpid(d->jail, NULL, 0);
+}
+
+/* The program without arguments, or shell text. */
+static struct text command_text(const char *path, const char *shell)
+{
+    struct text t;
+    const uint32_t argc = shell == NULL ? 1 : 3;
+    memcpy(t.bytes, &argc, sizeof argc);
+    t.len = sizeof argc;
+    t.len += (size_t)snprintf(t.bytes + t.len, sizeof t.bytes - t.len, "%s%c%s%c", path, 0, path, 0);
+    if (shell != NULL)
+        t.len += (size_t)snprintf(t.bytes + t.len, sizeof t.bytes - t.len, "-c%c%s%c", 0, shell, 0);
+    return t;
+}
+
+/* `leave`: shell text of what the sandbox does before it is given back; NULL: /bin/true. */
+static void pool(const char *name, const char *leave_text)
+{
+    double ratio[ROUNDS], us[ROUNDS][EMPTY_RUNS], bwrap[EMPTY_RUNS];
+    char text[64];
+    struct door d;
+    struct text command = command_text(program[0], NULL);
+    struct text before = leave_text == NULL ? command : command_text("/bin/sh", leave_text);
+    door_open(&d);
+    request(&d, GRANT_ACQUIRE, NULL);
+    answer(&d, GRANT_ACQUIRED);
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int i = 0; i < EMPTY_RUNS; i++) {
+            request(&d, GRANT_RUN, &before);
+            if (answer(&d, GRANT_DONE) != 0)
+                die(name, "a sandbox cannot be left as wanted");
+            usleep(SETTLE_US);
+            uint64_t began = clock_mono_ns();
+            request(&d, GRANT_CLOSE, NULL);
+            answer(&d, GRANT_READY);
+            request(&d, GRANT_ACQUIRE, NULL);
+            request(&d, GRANT_RUN, &command);
+            int status = answer(&d, GRANT_DONE);
+            us[r][i] = since_us(began);
+            if (status != 0)
+                die(name, "its command failed");
+            usleep(SETTLE_US);
+            bwrap[i] = us_of(&sides[BWRAP]);
+        }
+        ratio[r] = at(us[r], EMPTY_RUNS, 50) / at(bwrap, EMPTY_RUNS, 50);
+    }
+    door_close(&d);
+    snprintf(text, sizeof text, "%s-vs-bwrap", name);
+    show(text, ratio, ROUNDS, "ratio", sides[BWRAP].version);
+    snprintf(text, sizeof text, "%s-us", name);
+    show_us(text, &us[0][0], ROUNDS * EMPTY_RUNS, "");
+}
+
+/* From nothing to `n` sandboxes that have run, n at once. */
+static double us_of_jail(int n)
+{
+    static struct job jobs[FRESH];
+    struct err err = { 0 };
+    uint64_t began = clock_mono_ns();
+    struct sandbox_client *c = start((uint32_t)n);
+    for (int i = 0; i < n; i++)
+        begin(c, &jobs[i]);
+    for (int left = n; left > 0; ) {
         struct pollfd p = { .fd = sandbox_client_fd(c), .events = POLLIN };
         poll(&p, 1, -1);
         if (sandbox_client_dispatch(c, &err) < 0)
-            exit(1);
-        for (int i = 0; i < WIDTH; i++) {
-            struct lane *l = &lanes[i];
-            if (l->done.come) {
-                sandbox_close(l->acquired.sandbox);
-                outcome_done(&l->done);
-                *l = (struct lane){ 0 };
-                ended++;
-                if (started < RATE_RUNS && ++started &&
-                    sandbox_acquire(c, &BOX_EMPTY, &limits, box_acquired, &l->acquired, &err) < 0)
-                    exit(1);
-            } else if (l->acquired.come) {
-                l->acquired.come = false;
-                if (l->acquired.rc < 0 || sandbox_run(l->acquired.sandbox, &(struct sandbox_command){ .shell = COMMAND },
-                                                      box_done, &l->done, &err) < 0)
-                    exit(1);
+            die("all-fresh", err.msg);
+        for (int i = 0; i < n; i++)
+            if (jobs[i].done.come) {
+                if (ended(&jobs[i]) != 0)
+                    die("all-fresh", "its command failed");
+                left--;
             }
-        }
     }
-    return RATE_RUNS / ((double)(clock_mono_ns() - began) / 1e9);
+    double us = since_us(began);
+    sandbox_client_close(c);
+    for (int i = 0; i < n; i++)
+        sandbox_close(jobs[i].acquired.sandbox);
+    return us;
 }
 
-static void show(const char *name, double *v, const char *unit)
+static double us_of_many(struct side *s, int n, int width)
 {
-    double median = at(v, ROUNDS, 50);
-    printf("%s %.3f %s (%.3f … %.3f)\n", name, median, unit, v[0], v[ROUNDS - 1]);
+    uint64_t began = clock_mono_ns();
+    for (int started = 0, over = 0; over < n; ) {
+        int status;
+        if (started < n && started - over < width) {
+            spawned(s);
+            started++;
+        } else if (wait(&status) > 0) {
+            if (status != 0)
+                die(s->name, "its command failed");
+            over++;
+        }
+    }
+    return since_us(began);
+}
+
+static void all_fresh(void)
+{
+    double ratio[ROUNDS], us[ROUNDS], first[ROUNDS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int r = 0; r < ROUNDS; r++) {
+        usleep(RATE_SETTLE_US);
+        double theirs = us_of_many(&sides[BWRAP], FRESH, (int)cores);
+        usleep(RATE_SETTLE_US);
+        us[r] = us_of_jail(FRESH);
+        ratio[r] = us[r] / theirs;
+        us[r] /= FRESH;
+        usleep(RATE_SETTLE_US);
+        double one = us_of_jail(1);
+        usleep(SETTLE_US);
+        first[r] = one / us_of(&sides[BWRAP]);
+    }
+    show("sandbox-all-fresh-vs-bwrap", ratio, ROUNDS, "ratio", sides[BWRAP].version);
+    show_us("sandbox-all-fresh-us", us, ROUNDS, "");
+    show("sandbox-first-of-all-vs-bwrap", first, ROUNDS, "ratio", sides[BWRAP].version);
+}
+
+/* Ends of runs counted after the start and until the end of the measured time; what still runs then is seen through. */
+struct meter { uint64_t from_ns, to_ns; long count; };
+
+static struct meter meter_begin(void)
+{
+    uint64_t now = clock_mono_ns();
+    return (struct meter){ now + WARM_NS, now + WARM_NS + COUNT_NS, 0 };
+}
+
+/* One run is over. May another begin? */
+static bool meter_tick(struct meter *m)
+{
+    uint64_t now = clock_mono_ns();
+    m->count += now >= m->from_ns && now < m->to_ns;
+    return now < m->to_ns;
+}
+
+static double rate_of(struct side *s, int width)
+{
+    enter(s);
+    struct meter m = meter_begin();
+    int open = 0, status;
+    for (; open < width; open++)
+        spawned(s);
+    while (open > 0) {
+        if (wait(&status) < 0)
+            continue;
+        if (status != 0)
+            die(s->name, "its command failed");
+        if (meter_tick(&m))
+            spawned(s);
+        else
+            open--;
+    }
+    leave(s);
+    return (double)m.count * 1e9 / COUNT_NS;
+}
+
+static double rate_of_sandboxes(struct sandbox_client *c, int width)
+{
+    static struct job jobs[WIDTH_MAX];
+    struct err err = { 0 };
+    struct meter m = meter_begin();
+    int open = width;
+    for (int i = 0; i < width; i++)
+        begin(c, &jobs[i]);
+    while (open > 0) {
+        struct pollfd p = { .fd = sandbox_client_fd(c), .events = POLLIN };
+        poll(&p, 1, -1);
+        if (sandbox_client_dispatch(c, &err) < 0)
+            die("rate", err.msg);
+        for (int i = 0; i < width; i++) {
+            if (!jobs[i].done.come)
+                continue;
+            if (ended(&jobs[i]) != 0)
+                die("rate", "a command failed");
+            sandbox_close(jobs[i].acquired.sandbox);
+            if (meter_tick(&m))
+                begin(c, &jobs[i]);
+            else
+                open--;
+        }
+    }
+    return (double)m.count * 1e9 / COUNT_NS;
+}
+
+static void rates(int width)
+{
+    double ours[RATE_ROUNDS], ratio[SIDES][RATE_ROUNDS];
+    char name[64];
+    struct sandbox_client *c = start((uint32_t)width);
+    for (int r = 0; r < RATE_ROUNDS; r++) {
+        double rate[SIDES] = { 0 };
+        for (int n = 0; n < SIDES; n++) {
+            int k = (n + r) % SIDES;
+            if (!there[k] || k == BARE || k == RUNC)
+                continue;
+            usleep(RATE_SETTLE_US);
+            rate[k] = k == OURS ? rate_of_sandboxes(c, width) : rate_of(&sides[k], width);
+        }
+        ours[r] = rate[OURS];
+        for (int k = BWRAP; k <= CRUN; k++)
+            ratio[k][r] = rate[OURS] / rate[k];
+    }
+    sandbox_client_close(c);
+    for (int k = BWRAP; k <= CRUN; k++) {
+        snprintf(name, sizeof name, "sandbox-rate-vs-%s-%d", sides[k].name, width);
+        if (there[k])
+            show(name, ratio[k], RATE_ROUNDS, "ratio", sides[k].version);
+    }
+    snprintf(name, sizeof name, "sandbox-rate-%d", width);
+    show(name, ours, RATE_ROUNDS, "per_s", "");
+}
+
+static void idle(void)
+{
+    struct sandbox_client *c = start(IDLE);
+    long guardian = 0;
+    struct census now = census_take(&guardian), was;
+    do {                                    /* until all are made */
+        was = now;
+        usleep(RATE_SETTLE_US);
+        now = census_take(&guardian);
+    } while (now.processes != was.processes || now.mounts != was.mounts);
+    double pss = (double)now.slots_pss_kib / (double)now.slots, jail = (double)now.jail_pss_kib / (double)now.slots;
+    printf("sandbox-idle-pss %.1f KiB (%ld ready slots, %.1f processes each)\n", pss, now.slots,
+           (double)now.slots_processes / (double)now.slots);
+    printf("sandbox-idle-pss-with-jail %.1f KiB (%ld ready slots)\n", pss + jail, now.slots);
+    sandbox_client_close(c);
+}
+
+/* `make bench ONLY=NAME` runs only the part that has a figure whose name begins so. */
+static bool wanted(const char *figures)
+{
+    const char *only = getenv("ONLY");
+    bool found = only == NULL || *only == '\0';
+    for (const char *f = figures; f != NULL && !found; f = strchr(f, ' ')) {
+        f += *f == ' ';
+        found = strncmp(f, only, strlen(only)) == 0;
+    }
+    return found;
 }
 
 int main(void)
 {
-    struct sandbox_client *c;
-    struct err err = { 0 };
-    if (sandbox_client_start(&c, box_jail(), WIDTH, &err) < 0) {
-        fprintf(stderr, "bench_sandbox: %s\n", err.msg);
-        return 1;
-    }
-    static double overhead[ROUNDS], p99[ROUNDS], rate[ROUNDS], overhead_direct[ROUNDS], rate_direct[ROUNDS];
-    static double b[RUNS], w[RUNS], s[RUNS], bd[RUNS], wd[RUNS];
-    const struct { char *const *argv; double *us; } peers[] = {
-        { bare, b }, { bwrap, w }, { bare_direct, bd }, { bwrap_direct, wd },
-    };
-    enum { PEERS = sizeof peers / sizeof peers[0] };
-    double sum_b[ROUNDS], sum_w[ROUNDS], sum_s[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        for (int i = 0; i < RUNS; i++) {
-            for (int k = 0; k < PEERS; k++) {
-                settle();
-                peers[k].us[i] = us_of(peers[k].argv);
-            }
-            settle();
-            s[i] = us_of_sandbox(c);
-        }
-        sum_b[r] = at(b, RUNS, 50);
-        sum_w[r] = at(w, RUNS, 50);
-        sum_s[r] = at(s, RUNS, 50);
-        overhead[r] = (sum_s[r] - sum_b[r]) / (sum_w[r] - sum_b[r]);
-        overhead_direct[r] = (sum_s[r] - at(bd, RUNS, 50)) / (at(wd, RUNS, 50) - at(bd, RUNS, 50));
-        p99[r] = at(s, RUNS, 99) / w[0];
-        double theirs = rate_bwrap(bwrap), ours = rate_sandbox(c);
-        rate[r] = ours / theirs;
-        rate_direct[r] = ours / rate_bwrap(bwrap_direct);
-    }
+    static const int widths[] = { 2, 8, 32 };
+    make_bundle();
+    atexit(remove_bundle);
+    for (int k = BWRAP; k < OURS; k++)
+        there[k] = find_peer(&sides[k]);
+    struct sandbox_client *c = start(4);
+    check_all(c);
+    if (wanted("sandbox-overhead-vs-bwrap sandbox-overhead-vs-crun sandbox-overhead-vs-runc sandbox-p99-vs-bwrap-min "
+               "sandbox-bare-us sandbox-bwrap-us sandbox-crun-us sandbox-runc-us sandbox-ours-us"))
+        overhead(c);
+    if (wanted("sandbox-p99-vs-bwrap-min sandbox-stalls sandbox-ours-in-a-row-us"))
+        in_a_row(c);
     sandbox_client_close(c);
-    show("sandbox-overhead-vs-bwrap", overhead, "ratio");
-    show("sandbox-p99-vs-bwrap-min", p99, "ratio");
-    show("sandbox-rate-vs-bwrap", rate, "ratio");
-    show("sandbox-overhead-shell-on-our-side", overhead_direct, "ratio");
-    show("sandbox-rate-shell-on-our-side", rate_direct, "ratio");
-    show("sandbox-bare-true", sum_b, "us");
-    show("sandbox-bwrap-true", sum_w, "us");
-    show("sandbox-ours-true", sum_s, "us");
+    if (there[BWRAP] && wanted("sandbox-pool-empty-vs-bwrap sandbox-pool-empty-us"))
+        pool("sandbox-pool-empty", ": >/usr/left");
+    if (there[BWRAP] && wanted("sandbox-pool-reset-vs-bwrap sandbox-pool-reset-us"))
+        pool("sandbox-pool-reset", NULL);
+    if (there[BWRAP] && wanted("sandbox-all-fresh-vs-bwrap sandbox-all-fresh-us sandbox-first-of-all-vs-bwrap"))
+        all_fresh();
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        char figures[96];
+        snprintf(figures, sizeof figures, "sandbox-rate-vs-bwrap-%d sandbox-rate-vs-crun-%d sandbox-rate-%d",
+                 widths[i], widths[i], widths[i]);
+        if (wanted(figures))
+            rates(widths[i]);
+    }
+    if (wanted("sandbox-idle-pss sandbox-idle-pss-with-jail"))
+        idle();
     return 0;
 }

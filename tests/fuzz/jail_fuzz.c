@@ -72,7 +72,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int client;                                          /* the client's end of descriptor 3 */
 static struct ring rings[SLOTS];
-static struct { uint32_t acquires, runs, of; } pending[SLOTS];       /* of: generation of the runs */
+static struct { uint32_t acquires, runs, files, of; } pending[SLOTS];    /* of: generation of the runs */
 
 /* ---- play ---- */
 
@@ -162,7 +162,12 @@ void cgroup_slot_drop(struct cgroup_slot *s)
         close(s->dir);
     s->dir = -1;
 }
-int cgroup_slot_enter(const struct cgroup_slot *s, struct err *err) { (void)s, (void)err; return 0; }
+int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err)
+{
+    (void)s, (void)err;
+    *out_pids_now = -1;
+    return 0;
+}
 int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err)
 {
     (void)s, (void)limits;
@@ -174,6 +179,11 @@ void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)
 {
     (void)s;
     *out = (struct cgroup_usage){ usage, usage, usage & 7, usage & 3 };
+}
+void cgroup_detail(const struct cgroup_slot *s, struct cgroup_detail *out)
+{
+    (void)s;
+    *out = (struct cgroup_detail){ (uint32_t)usage & 7, usage, usage / 2, usage, usage / 3, usage, usage };
 }
 
 /* ---- input ---- */
@@ -190,6 +200,8 @@ static uint64_t number(struct input *in, size_t bytes)
 }
 static int descriptors(struct input *in, uint32_t count, int *fds)
 {
+    if (count > FRAME_FDS_MAX)
+        count = FRAME_FDS_MAX;
     for (uint32_t i = 0; i < count; i++)
         fds[i] = kinds[byte(in) % KINDS];
     return (int)count;
@@ -222,6 +234,9 @@ static void once(void)
     dup3(pair[0], kinds[5], O_CLOEXEC);                     /* to an agent */
     agent = pair[1];
     dup3(open("/proc/self/exe", O_PATH | O_CLOEXEC), kinds[6], O_CLOEXEC);
+    if ((socketpair)(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        abort();
+    dup3(pair[0], kinds[7], O_CLOEXEC);                     /* a stream of the client's */
 }
 
 /* Descriptor 3 is the client's, whatever else this process opens. */
@@ -251,11 +266,13 @@ static void read_answers(struct jail *j)
             pending[a.slot].runs = 0;                       /* the first command is passed over */
         if (a.kind == GRANT_DONE && pending[a.slot].runs-- == 0)
             abort();
+        if (a.kind == GRANT_FILED && pending[a.slot].files-- == 0)
+            abort();
         if (a.kind == GRANT_DONE && a.rc == 0 && ((int)a.result.end < 0 || a.result.end >= SANDBOX_END_COUNT))
             abort();
         for (int i = 0; i < nfds; i++) {
             struct stat st;
-            if (fstat(fds[i], &st) < 0 || (i == 0 && (uint64_t)st.st_size > 2 * SANDBOX_OUTPUT_KEEP + 128))
+            if (fstat(fds[i], &st) < 0 || (i == 0 && a.kind == GRANT_DONE && (uint64_t)st.st_size > 2 * SANDBOX_OUTPUT_KEEP + 128))
                 abort();
             close(fds[i]);
         }
@@ -289,7 +306,8 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     if (j->over) {                                          /* by the frame, or by an answer that did not fit */
         return;
     }
-    if (n < sizeof *r || n > sizeof *r + GRANT_INLINE_MAX || (n > sizeof *r && r->kind != GRANT_RUN) || r->kind < GRANT_ACQUIRE || r->kind > GRANT_CLOSE || r->slot >= SLOTS)
+    if (n < sizeof *r || n > sizeof *r + GRANT_INLINE_MAX || (n > sizeof *r && r->kind != GRANT_RUN) || r->kind < GRANT_ACQUIRE ||
+        r->kind > GRANT_DIFF || r->slot >= SLOTS)
         abort();                                            /* taken, and should not have been */
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
@@ -300,16 +318,24 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     } else if (r->kind == GRANT_RUN) {
         if (current && s->state != SLOT_SCRUB) {
             if ((s->state != SLOT_HELD && s->state != SLOT_DEAD && s->state != SLOT_ACQUIRING) || s->command >= 0 ||
-                nfds != (n == sizeof *r))
+                (n == sizeof *r) != (nfds > 0) || nfds > 4)
                 abort();
             pending[r->slot].runs++;
             pending[r->slot].of = r->generation;
         } else if (r->generation > s->generation) {
             abort();
         }
+    } else if (r->kind >= GRANT_READ && r->kind <= GRANT_DIFF) {
+        if (current && s->state != SLOT_SCRUB) {
+            if ((s->state != SLOT_HELD && s->state != SLOT_DEAD) || nfds > 2)
+                abort();
+            pending[r->slot].files++;
+        } else if (r->generation > s->generation) {
+            abort();
+        }
     } else if (current && r->kind == GRANT_CLOSE && s->state != SLOT_SCRUB) {
         read_answers(j);                                    /* what came before it */
-        pending[r->slot].acquires = pending[r->slot].runs = 0;
+        pending[r->slot].acquires = pending[r->slot].runs = pending[r->slot].files = 0;
     }
     for (uint32_t i = 0; i < SLOTS; i++)
         if (j->slots[i].state >= SLOT_STATE_COUNT || (i != r->slot && j->slots[i].state != before[i].state))
@@ -326,16 +352,20 @@ static void play(struct jail *j, struct input *in)
     switch (what % 8) {
     case 0:
     case 1: {                                               /* a request that is nearly right */
-        uint32_t kind = byte(in), mask = kind >> 4;
+        uint32_t kind = byte(in), mask = kind >> 4 | (what & 16 ? byte(in) << 4 : 0);
         static struct { struct grant_request r; char text[GRANT_INLINE_MAX + 1]; } packet;
-        packet.r = (struct grant_request){ .kind = kind & 7, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
+        packet.r = (struct grant_request){ .kind = kind & 15, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
                                            .fds = mask };
-        size_t text = kind & 8 ? 0 : number(in, 2) % sizeof packet.text;
+        size_t text = packet.r.kind == GRANT_RUN && !(mask & GRANT_FD_COMMAND) ? number(in, 2) % sizeof packet.text : 0;
         if (what & 8)
             for (size_t i = 0; i < sizeof packet.r.limits / 8; i++)
                 ((uint64_t *)(void *)&packet.r.limits)[i] = number(in, 1 + i % 8);
-        send_to_jail(j, &packet, sizeof packet.r + ((kind & 7) == GRANT_RUN ? text : 0), fds,
-                     descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
+        uint32_t option = what & 8 ? byte(in) : 0;
+        if (packet.r.kind == GRANT_ACQUIRE)
+            packet.r.limits.network = option & 3;
+        else
+            packet.r.option = option;
+        send_to_jail(j, &packet, sizeof packet.r + text, fds, descriptors(in, (uint32_t)__builtin_popcount(mask), fds));
         break;
     }
     case 2: {                                               /* any bytes at all */
@@ -360,15 +390,20 @@ static void play(struct jail *j, struct input *in)
                 for (int i = 0; i < nfds; i++)
                     close(fds[i]);
             }
-            if ((kind & 15) == NOTE_COLLECTED && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
+            if (((kind & 15) == NOTE_COLLECTED || (kind & 15) == NOTE_FILES) && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
                 abort();
-            uint32_t carries = (kind & 15) == NOTE_BORN ? 1 : (kind & 15) == NOTE_CREW ? 2 : 0;
+            bool proxy = (kind & 31) == NOTE_ACQUIRED && s->limits.network == SANDBOX_NET_PROXY;
+            uint32_t carries = (kind & 15) == NOTE_BORN || proxy ? 1 : (kind & 15) == NOTE_CREW ? 2 : 0;
             struct note n = { .kind = kind & 15, .rc = kind & 16 ? -(int32_t)(more & 15) : 0, .status = (int)number(in, 2),
                               .report = more & 16, .disk_full = more & 32, .ended_ns = play_now };
             if (kind & 32)
                 memset(n.msg, 'x', sizeof n.msg);
-            if (kind & 64)
+            if (kind & 64) {
                 rings[s->kit.slot].total = number(in, 1 + more % 8);
+                rings[s->kit.slot].over = more & 8;
+                if (s->errors != NULL)
+                    s->errors->total = rings[s->kit.slot].total >> (more & 31);
+            }
             uint32_t count = what & 8 ? byte(in) % (FRAME_FDS_MAX + 1) : carries;
             int nfds = descriptors(in, count, fds);
             if (frame_send(theirs[s->keeper - 1], &n, kind & 128 ? 1 + more % sizeof n : sizeof n, fds, nfds, &err) < 0)
@@ -418,7 +453,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
         slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
-                                  .owner_ns = -1, .kit = { .slot = i, .ring = &rings[i] } };
+                                  .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = { .slot = i, .ring = &rings[i] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
         rings[i].total = 0;
@@ -437,14 +472,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     turn(&j);
     read_answers(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0))
+        if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0 || pending[i].files != 0))
             abort();
         if (slots[i].sock >= 0)
             abort();
         cgroup_slot_drop(&slots[i].cgroup);
-        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd };
+        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd,
+                       &slots[i].streams[0], &slots[i].streams[1], &slots[i].streams[2], &slots[i].errors_fd };
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
             drop_fd(own[k]);
+        drop_errors(&slots[i]);
     }
     for (int i = 0; i < keepers; i++)
         if (theirs[i] >= 0)

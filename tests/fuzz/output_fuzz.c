@@ -34,13 +34,14 @@ static char *contents(const struct ring *r, size_t *out_len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct ring ring;
+    static uint8_t chunk[65536];
     static uint8_t all[TOTAL_MAX];
     size_t total = 0, len, keep = SANDBOX_OUTPUT_KEEP;
     int ends[2];
     bool broken = false;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         abort();
-    ring.total = 0;
+    ring.total = ring.over = 0;
     for (const uint8_t *p = data; n - (size_t)(p - data) >= 3 && !broken; p += 3) {
         size_t piece = (size_t)p[0] << 8 | p[1];
         broken = piece == 0xffff;
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (piece > 0 && write(ends[1], all + total, piece) != (ssize_t)piece)
             abort();                            /* a pipe takes 64 KiB */
         total += piece;
-        if (!ring_take(&ring, ends[0]))         /* nothing there is not the end */
+        if (ring_take(&ring, ends[0], UINT64_MAX, chunk, sizeof chunk) < 0)     /* nothing there is not the end */
             abort();
     }
     if (broken) {
@@ -67,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             abort();
     }
     close(ends[1]);
-    while (!broken && ring_take(&ring, ends[0]))
+    while (!broken && ring_take(&ring, ends[0], UINT64_MAX, chunk, sizeof chunk) >= 0)
         if (ring.total > total)
             abort();
     close(ends[0]);

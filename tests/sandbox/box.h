@@ -23,8 +23,8 @@ struct outcome {
     struct sandbox *sandbox;            /* of an acquire */
     struct sandbox_result result;       /* of a run; descriptors are read and closed */
     char *output;                       /* malloc'ed, NUL-terminated */
-    char *report;
-    size_t output_len, report_len;
+    char *report, *errors;
+    size_t output_len, report_len, errors_len;
     struct err err;
 };
 
@@ -61,6 +61,12 @@ static inline bool box_alive(const char *line)
     char text[160];
     snprintf(text, sizeof text, "all=$(ps -eo args) || exit 0; echo \"$all\" | grep -qxF '%s'", line);
     return system(text) == 0;
+}
+
+/* Were memory and tasks limited as a tree, by control groups? */
+static inline bool box_grouped(const struct sandbox_result *r)
+{
+    return r->enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V1 || r->enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_CGROUP_V2;
 }
 
 /* Dispatch until *come. Returns 0, or ERR_LOST, or ERR_DEADLINE after `ms`. */
@@ -117,6 +123,7 @@ static inline void box_done(void *arg, int rc, struct sandbox_result *r, const s
         o->result = *r;
         o->output = box_slurp(r->output_fd, &o->output_len);
         o->report = box_slurp(r->report_fd, &o->report_len);
+        o->errors = box_slurp(r->error_fd, &o->errors_len);
     }
 }
 
@@ -124,6 +131,7 @@ static inline void outcome_done(struct outcome *o)
 {
     free(o->output);
     free(o->report);
+    free(o->errors);
     *o = (struct outcome){ 0 };
 }
 

@@ -16,6 +16,8 @@
 struct census {
     long client_fds, jail_fds;              /* descriptors of the client; of everything below it */
     long processes, zombies;                /* below the client */
+    long slots, slots_processes;            /* right below the jail, one a slot; all below it */
+    long slots_pss_kib, jail_pss_kib;       /* proportional memory: of all below the jail; of guardian and jail */
     long mounts, namespaces;                /* mount points in all their mount namespaces; how many of those */
     long host_mounts, cgroups;              /* of this process's namespace; directories of this jail */
     long client_kib, jail_kib, below_kib;   /* resident: client, guardian and jail; anonymous: all below */
@@ -129,7 +131,12 @@ static inline struct census census_take(long *guardian)
         c.jail_fds += census_entries(path);
         snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", all[i].pid);
         c.below_kib += CENSUS_KEYS(path, "Anonymous:");
-        if (strcmp(all[i].name, "assay-jail") == 0) {       /* guardian and jail; keepers have a name of their own */
+        bool jail = strcmp(all[i].name, "assay-jail") == 0;     /* guardian and jail; keepers have a name of their own */
+        *(jail ? &c.jail_pss_kib : &c.slots_pss_kib) += CENSUS_KEYS(path, "Pss:");
+        c.slots_processes += !jail;
+        for (long k = 0; k < n && !jail; k++)
+            c.slots += all[k].pid == all[i].parent && strcmp(all[k].name, "assay-jail") == 0;
+        if (jail) {
             snprintf(path, sizeof path, "/proc/%ld/status", all[i].pid);
             c.jail_kib += CENSUS_KEYS(path, "VmRSS:");
             if (all[i].parent == getpid())

@@ -123,7 +123,7 @@ static void memory_limit_is_told_apart(void **state)
     assert_int_equal(o.result.end, SANDBOX_END_EXIT);
     assert_int_equal(o.result.value, 1);
     assert_true(o.result.limits_hit & SANDBOX_HIT_MEMORY);
-    if (o.result.enforced_by != 0) {
+    if (box_grouped(&o.result)) {
         assert_true(o.result.memory_bytes_peak >= 120 * MIB);
         assert_true(o.result.memory_bytes_peak <= 128 * MIB);
     }
@@ -230,7 +230,7 @@ static void other_limits_hold(void **state)
     struct sandbox_limits l = usual;
     l.pids = 16;
     struct outcome o = box_once(client, BOX_EMPTY, l, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 5 & done 2>/dev/null; true");
-    assert_true(o.result.enforced_by == 0 || (o.result.limits_hit & SANDBOX_HIT_PIDS));
+    assert_true(!box_grouped(&o.result) || (o.result.limits_hit & SANDBOX_HIT_PIDS));
     outcome_done(&o);
 
     l = usual;
@@ -249,16 +249,16 @@ static void other_limits_hold(void **state)
     l = usual;
     l.file_bytes = 1 * MIB;
     o = box_once(client, BOX_EMPTY, l, "exec dd if=/dev/zero of=/tmp/f bs=64k count=40 2>/dev/null");
-    assert_true(o.result.end == SANDBOX_END_SIGNAL && o.result.value == SIGXFSZ);
+    assert_true(o.result.end == SANDBOX_END_DISK_LIMIT && o.result.value == SIGXFSZ && o.result.limits_hit == SANDBOX_HIT_DISK);
     outcome_done(&o);
 
     l = usual;
     l.cpu_ns = NS_PER_S / 2;
     l.cpu_percent = 200;
     o = box_once(client, BOX_EMPTY, l, "while :; do :; done");
-    assert_int_equal(o.result.end, o.result.enforced_by == 0 ? SANDBOX_END_SIGNAL : SANDBOX_END_TIME_LIMIT);
+    assert_int_equal(o.result.end, SANDBOX_END_TIME_LIMIT);
     assert_true(o.result.limits_hit & SANDBOX_HIT_CPU);
-    assert_true(o.result.enforced_by == 0 || (o.result.cpu_ns >= NS_PER_S / 2 && o.result.cpu_ns < NS_PER_S));
+    assert_true(!box_grouped(&o.result) || (o.result.cpu_ns >= NS_PER_S / 2 && o.result.cpu_ns < NS_PER_S));
     outcome_done(&o);
 }
 
@@ -385,7 +385,7 @@ static void usage_is_measured(void **state)
     (void)state;
     struct outcome o = box_once(client, BOX_EMPTY, usual, "exec python3 -c 'x = bytearray(50 << 20); import time; e = time.process_time() + 0.3\nwhile time.process_time() < e: pass'");
     assert_int_equal(o.result.end, SANDBOX_END_EXIT);
-    if (o.result.enforced_by != 0) {
+    if (box_grouped(&o.result)) {
         assert_true(o.result.cpu_ns > NS_PER_S / 4 && o.result.cpu_ns < 2 * NS_PER_S);
         assert_true(o.result.memory_bytes_peak > 50 * MIB && o.result.memory_bytes_peak < 200 * MIB);
     }
@@ -404,10 +404,10 @@ static void rlimits_stand_in(void **state)
         struct sandbox_client *c = box_start(1);
         struct sandbox_limits l = { .wall_ns = 20 * NS_PER_S, .memory_bytes = 200 * MIB, .cpu_ns = NS_PER_S, .pids = 20 };
         struct outcome o = box_once(c, BOX_EMPTY, l, "python3 -c 'bytearray(300 << 20)' 2>&1 | tail -1");
-        bool good = o.result.enforced_by == 0 && strstr(o.output, "MemoryError") != NULL;
+        bool good = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] == SANDBOX_BY_RLIMIT && strstr(o.output, "MemoryError") != NULL;
         outcome_done(&o);
         o = box_once(c, BOX_EMPTY, l, "while :; do :; done");
-        good = good && o.result.end == SANDBOX_END_SIGNAL && (o.result.limits_hit & SANDBOX_HIT_CPU);
+        good = good && o.result.end == SANDBOX_END_TIME_LIMIT && o.result.limits_hit == SANDBOX_HIT_CPU;
         outcome_done(&o);
         o = box_once(c, BOX_EMPTY, l, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; do sleep 3 & done; echo all");
         good = good && strstr(o.output, "all") == NULL;
