@@ -203,6 +203,57 @@ static void another_command_is_cold(void **state)
     remove_tree(dir, tree);
 }
 
+static void on_file(void *arg, int rc, int fd, const struct err *err)
+{
+    bool *come = arg;
+    if (rc < 0)
+        fail_msg("%s", err->msg);
+    if (fd >= 0)
+        close(fd);
+    *come = true;
+}
+
+/* Standard error apart is no matter; an input is, because the interpreter was started on another; a file put in before the
+ * command is foreign. */
+static void streams_and_files(void **state)
+{
+    (void)state;
+    char dir[32];
+    int tree = tree_make(dir), in[2];
+    put(dir, "test_one.py", "import os, sys\ndef test_one():\n    sys.stderr.write('to errors')\n    os.write(1, os.read(0, 9))\n");
+    const char *const argv[] = { "python3", "-m", "pytest", "-q", "-s", "test_one.py", NULL };
+    struct sandbox_streams apart = { -1, -1, -1, true };
+    struct sandbox_spec spec = { tree, -1, -1, &warm };
+    struct outcome o = run_until(&spec, &(struct sandbox_command){ .argv = argv, .env = addopts, .streams = &apart }, "warm");
+    assert_string_equal(o.errors, "to errors");
+    assert_null(strstr(o.output, "to errors"));
+    outcome_done(&o);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pipe(in), 0);
+        assert_int_equal(write(in[1], "from us", 7), 7);
+        close(in[1]);
+        struct sandbox_streams input = { in[0], -1, -1, false };
+        starts(&spec, &(struct sandbox_command){ .argv = argv, .env = addopts, .streams = &input }, "cold: an input", "from us");
+        close(in[0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct sandbox *s = box_acquire(client, spec, usual);
+        bool come = false;
+        struct err err;
+        static const char text[] = "def test_one():\n    print('put in')\n";
+        int fd = frame_memfd("file", text, sizeof text - 1, &err);
+        assert_int_equal(sandbox_write_file(s, "test_one.py", fd, 0644, on_file, &come, &err), 0);
+        assert_int_equal(box_wait(client, &come, 10000), 0);
+        close(fd);
+        o = box_command(client, s, (struct sandbox_command){ .argv = argv, .env = addopts });
+        assert_non_null(strstr(o.output, "put in"));
+        assert_non_null(strstr(o.result.start, "cold: files were asked for"));
+        outcome_done(&o);
+        sandbox_close(s);
+    }
+    remove_tree(dir, tree);
+}
+
 /* ---- attacks ---- */
 
 /* A run that turns everything it can reach upside down is followed by one that cannot tell. */
@@ -336,7 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_test_sees_no_difference), cmocka_unit_test(what_disagrees_is_cold),
         cmocka_unit_test(edits_that_disagree_are_cold), cmocka_unit_test(another_command_is_cold),
-        cmocka_unit_test(nothing_stays_for_the_next), cmocka_unit_test(the_host_is_out_of_reach),
+        cmocka_unit_test(streams_and_files), cmocka_unit_test(nothing_stays_for_the_next), cmocka_unit_test(the_host_is_out_of_reach),
         cmocka_unit_test(a_false_host_is_found_out),
     };
     return cmocka_run_group_tests(tests, start, stop);
