@@ -24,7 +24,7 @@ DEPS_BUILD := build-essential pkg-config libuv1-dev libseccomp-dev libcap-dev li
               protobuf-c-compiler protobuf-compiler libnghttp2-dev libsqlite3-dev libjansson-dev libssl-dev \
               libexpat1-dev libopenblas-dev libcmocka-dev zlib1g-dev
 DEPS_RUN   := git ca-certificates python3 python3-venv python3-pip python3-pytest python3-yaml perl
-DEPS_TEST  := bubblewrap crun cppcheck procps
+DEPS_TEST  := bubblewrap crun cppcheck procps strace
 CHECKED    := libuv:libuv1-dev libseccomp:libseccomp-dev libcap:libcap-dev libgit2:libgit2-dev \
               libprotobuf-c:libprotobuf-c-dev libnghttp2:libnghttp2-dev sqlite3:libsqlite3-dev \
               jansson:libjansson-dev libcrypto:libssl-dev expat:libexpat1-dev openblas:libopenblas-dev \

@@ -15,23 +15,23 @@
 #include <sys/stat.h>
 
 #define CATALOG_APPLICATION_ID 0x41535359   /* "ASSY" */
-#define CATALOG_VERSION 1
+#define CATALOG_VERSION 2           /* 1 had no profiles */
 #define BUSY_MS         10000               /* an import commits in batches; a reader waits for none of them */
 #define LIST_BYTES_MAX  ((size_t)16 << 20)  /* a page ends early rather than be larger */
 
 /* One list of columns for every statement that reads or writes a row; the order is that of enum col. */
 #define SHORT_COLS "id,repo,base_commit,test_cmd,reader,environment,split,timeout_s,memory_mb,base_tree,snapshot,definition," \
-                   "fail_to_pass,pass_to_pass,extra"
+                   "fail_to_pass,pass_to_pass,extra,profile"
 #define LONG_COLS  "problem_statement,patch,test_patch"
 enum col { COL_ID, COL_REPO, COL_BASE_COMMIT, COL_TEST_CMD, COL_READER, COL_ENVIRONMENT, COL_SPLIT, COL_TIMEOUT_S, COL_MEMORY_MB,
-           COL_BASE_TREE, COL_SNAPSHOT, COL_DEFINITION, COL_FAIL_TO_PASS, COL_PASS_TO_PASS, COL_EXTRA,
+           COL_BASE_TREE, COL_SNAPSHOT, COL_DEFINITION, COL_FAIL_TO_PASS, COL_PASS_TO_PASS, COL_EXTRA, COL_PROFILE,
            COL_PROBLEM, COL_PATCH, COL_TEST_PATCH, COL_RECORD };
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS tasks(id TEXT NOT NULL, repo TEXT NOT NULL, base_commit TEXT NOT NULL, test_cmd TEXT NOT NULL,"
     " reader TEXT NOT NULL, environment TEXT NOT NULL, split TEXT NOT NULL, timeout_s REAL NOT NULL, memory_mb INTEGER NOT NULL,"
     " base_tree TEXT NOT NULL, snapshot BLOB NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,"
-    " fail_to_pass TEXT NOT NULL, pass_to_pass TEXT NOT NULL, extra TEXT NOT NULL,"
+    " fail_to_pass TEXT NOT NULL, pass_to_pass TEXT NOT NULL, extra TEXT NOT NULL, profile TEXT NOT NULL,"
     " problem_statement TEXT NOT NULL, patch TEXT NOT NULL, test_patch TEXT NOT NULL, PRIMARY KEY(id));"
     "CREATE INDEX IF NOT EXISTS tasks_by_repo ON tasks(repo, id);";
 
@@ -41,14 +41,15 @@ static const char *const stmt_sql[STMT_N] = {
     [STMT_GET]       = "SELECT " SHORT_COLS "," LONG_COLS " FROM tasks WHERE id=?1",
     [STMT_RECORD]    = "SELECT definition,record FROM tasks WHERE id=?1",
     [STMT_PUT]       = "INSERT INTO tasks(" SHORT_COLS "," LONG_COLS ",record)"
-                       " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)"
+                       " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20)"
                        " ON CONFLICT(id) DO UPDATE SET repo=excluded.repo,base_commit=excluded.base_commit,"
                        "test_cmd=excluded.test_cmd,"
                        "reader=excluded.reader,environment=excluded.environment,split=excluded.split,"
                        "timeout_s=excluded.timeout_s,"
                        "memory_mb=excluded.memory_mb,base_tree=excluded.base_tree,snapshot=excluded.snapshot,"
                        "definition=excluded.definition,record=excluded.record,fail_to_pass=excluded.fail_to_pass,"
-                       "pass_to_pass=excluded.pass_to_pass,extra=excluded.extra,problem_statement=excluded.problem_statement,"
+                       "pass_to_pass=excluded.pass_to_pass,extra=excluded.extra,profile=excluded.profile,"
+                       "problem_statement=excluded.problem_statement,"
                        "patch=excluded.patch,test_patch=excluded.test_patch",
     [STMT_LIST]      = "SELECT " SHORT_COLS " FROM tasks WHERE id>?1 AND id>=?2 ORDER BY id",
     [STMT_LIST_REPO] = "SELECT " SHORT_COLS " FROM tasks WHERE repo=?3 AND id>?1 AND id>=?2 ORDER BY id",
@@ -140,6 +141,13 @@ static int create_schema(struct catalog *c, struct err *err)
     return 0;
 }
 
+static int from_version_1(struct catalog *c, struct err *err)
+{
+    int rc = sqlite3_exec(c->db, "BEGIN IMMEDIATE; ALTER TABLE tasks ADD COLUMN profile TEXT NOT NULL DEFAULT 'strict';"
+                          "PRAGMA user_version=2; COMMIT;", NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : db_err(c, rc, "bring to version 2", err);
+}
+
 int catalog_open(struct catalog **out, const char *store_dir, bool writable, struct err *err)
 {
     struct catalog *c = calloc(1, sizeof *c);
@@ -178,6 +186,8 @@ int catalog_open(struct catalog **out, const char *store_dir, bool writable, str
             rc = create_schema(c, err);
         else if (app != CATALOG_APPLICATION_ID)
             rc = err_set(err, ERR_CORRUPT, "catalog %s: not a catalog of ours (application id %08x)", c->path, app);
+        else if (writable && version == 1)
+            rc = from_version_1(c, err);
         else if (version != CATALOG_VERSION)
             rc = err_set(err, ERR_UNSUPPORTED, "catalog %s: version %u, this build reads %d", c->path, version, CATALOG_VERSION);
     }
@@ -249,6 +259,8 @@ static void record_digest(struct digest *out, const struct task *t)
     digest_add(&d, &t->timeout_s, sizeof t->timeout_s);
     digest_add_u64(&d, t->memory_mb);
     digest_add(&d, t->snapshot.bytes, sizeof t->snapshot.bytes);
+    if (strcmp(t->profile, "strict") != 0)      /* version 1 knew no other */
+        digest_add_str(&d, t->profile);
     digest_finish(&d, out);
 }
 
@@ -301,7 +313,8 @@ static int put_row(struct catalog *c, const struct task *t, const struct digest 
     const struct { enum col col; const char *text; } texts[] = {
         { COL_ID, t->id }, { COL_REPO, t->repo }, { COL_BASE_COMMIT, t->base_commit }, { COL_TEST_CMD, t->test_cmd },
         { COL_READER, t->reader }, { COL_ENVIRONMENT, t->environment }, { COL_SPLIT, t->split }, { COL_BASE_TREE, t->base_tree },
-        { COL_EXTRA, t->extra_json }, { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
+        { COL_EXTRA, t->extra_json }, { COL_PROFILE, t->profile },
+        { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
             { COL_TEST_PATCH, t->test_patch },
     };
     bool bound = true;
@@ -371,7 +384,8 @@ static int row_read(struct catalog *c, struct task *out, struct arena *a, sqlite
         .test_patch = whole ? row_text(&r, COL_TEST_PATCH) : "", .test_cmd = row_text(&r, COL_TEST_CMD),
         .reader = row_text(&r, COL_READER), .environment = row_text(&r, COL_ENVIRONMENT), .split = row_text(&r, COL_SPLIT),
         .timeout_s = sqlite3_column_double(s, COL_TIMEOUT_S), .memory_mb = (uint64_t)sqlite3_column_int64(s, COL_MEMORY_MB),
-        .extra_json = row_text(&r, COL_EXTRA), .base_tree = row_text(&r, COL_BASE_TREE),
+        .extra_json = row_text(&r, COL_EXTRA), .profile = row_text(&r, COL_PROFILE),
+        .base_tree = row_text(&r, COL_BASE_TREE),
     };
     if (r.lost)
         return err_set(err, ERR_LIMIT, "catalog: a task does not fit the memory budget");

@@ -428,6 +428,8 @@ static void fill_digests(struct task *t)
     memcpy(&bits, &t->timeout_s, sizeof bits);
     digest_add_u64(&d, bits);
     digest_add_u64(&d, t->memory_mb);
+    if (strcmp(t->profile, "strict") != 0)      /* that of a strict task is what it was before there were others */
+        digest_add_str(&d, t->profile);
     digest_finish(&d, &t->definition);
 }
 

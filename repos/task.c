@@ -227,6 +227,17 @@ static int check_environment(struct reading *r, const char *environment)
                    "lower-case hex digits, \"sha256:\" may stand before them", r->id, quoted);
 }
 
+/* How much of the kernel a sandbox grants: sandbox/sandbox.h. */
+static int check_profile(struct reading *r, const char *profile)
+{
+    if (strcmp(profile, "strict") == 0 || strcmp(profile, "compatible") == 0)
+        return 0;
+    char quoted[64];
+    err_quote(quoted, sizeof quoted, profile, strlen(profile));
+    return err_set(r->err, ERR_BAD_INPUT, "task %s: field profile: \"%s\", want strict, or compatible for suites "
+                   "that need ptrace or nested namespaces", r->id, quoted);
+}
+
 /* What a policy may choose from. It is kept among the further fields, but a wrong one would only be found when learning. */
 static int check_choice(struct reading *r)
 {
@@ -317,7 +328,8 @@ static size_t name_distance(const char *a, const char *b)
 static int check_slips(struct reading *r)
 {
     static const char *const known[] = { "instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch",
-                                         "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment", "split",
+                                         "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment",
+                                         "profile", "split",
                                          "timeout_s", "memory_mb", "choice", "warm",
                                          "fail_to_pass", "pass_to_pass" };      /* accepted as well */
     const char *name;
@@ -387,6 +399,8 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = check_reader(&r, t.reader)) < 0
         || (rc = take_text(&r, &t.environment, "environment", "host", NAME_SIZE_MAX, true)) < 0
         || (rc = check_environment(&r, t.environment)) < 0
+        || (rc = take_text(&r, &t.profile, "profile", "strict", NAME_SIZE_MAX, true)) < 0
+        || (rc = check_profile(&r, t.profile)) < 0
         || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
         || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
         || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0
@@ -430,7 +444,8 @@ int task_write_json(struct buf *out, const struct task *t, struct err *err)
         && put_text(root, "patch", t->patch) && put_text(root, "test_patch", t->test_patch)
         && put_ids(root, "FAIL_TO_PASS", &t->fail_to_pass) && put_ids(root, "PASS_TO_PASS", &t->pass_to_pass)
         && put_text(root, "test_cmd", t->test_cmd) && put_text(root, "reader", t->reader)
-        && put_text(root, "environment", t->environment) && put_text(root, "split", t->split)
+        && put_text(root, "environment", t->environment) && put_text(root, "profile", t->profile)
+        && put_text(root, "split", t->split)
         && json_object_set_new(root, "timeout_s", json_real(t->timeout_s)) == 0
         && json_object_set_new(root, "memory_mb", json_integer((json_int_t)t->memory_mb)) == 0
         && json_object_update_missing(root, extra) == 0;        /* a known field is never overwritten */

@@ -23,6 +23,7 @@ struct task {
     const char *reader;             /* "auto", "pytest", "tap", "exit" */
     const char *environment;        /* "host" or an image digest */
     const char *split;
+    const char *profile;            /* of the sandbox: "strict" or "compatible" */
     double   timeout_s;
     uint64_t memory_mb;
     const char *extra_json;         /* unknown fields, one JSON object; "{}" when none */

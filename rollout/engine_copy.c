@@ -78,6 +78,7 @@ int engine_copy_task(const struct task **out, struct arena *a, const struct task
         k->reader = text(&c, t->reader);
         k->environment = text(&c, t->environment);
         k->split = text(&c, t->split);
+        k->profile = text(&c, t->profile);
         k->base_tree = text(&c, t->base_tree);
     }
     *out = k;

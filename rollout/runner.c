@@ -259,7 +259,9 @@ static int acquire(struct runner *r, struct episode *e, struct err *err)
     int rc = environment_fd(r, e->task->environment, &root, err);
     if (rc < 0)
         return rc;
-    struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root };
+    const bool compatible = strcmp(e->task->profile, "compatible") == 0;
+    struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root,
+                                 .profile = compatible ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
     struct sandbox_command command, warm;
     rc = command_of(w, e, &command, &warm, err);
     if (rc < 0)

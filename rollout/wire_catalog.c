@@ -79,6 +79,7 @@ static void task_message(Assay__V1__Task *m, const struct task *t, bool whole, b
     m->timeout_s = t->timeout_s;
     m->memory_mb = t->memory_mb;
     m->split = message_text(t->split);
+    m->profile = message_text(t->profile);
     digest_hex(hex, &t->snapshot);
     m->snapshot = hex;
     if (whole) {

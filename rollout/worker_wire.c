@@ -93,13 +93,13 @@ static int verdict_on(const struct wire_in *in, const char *what, struct err *er
 
 /* --- task: what readers and the merge look at --- */
 
-#define TASK_TEXTS 10
+#define TASK_TEXTS 11
 
 static void task_texts(const char **out[TASK_TEXTS], struct task *t)
 {
     const char **texts[TASK_TEXTS] = {
         &t->id, &t->repo, &t->base_commit, &t->test_patch, &t->test_cmd, &t->reader, &t->environment, &t->split, &t->extra_json,
-        &t->base_tree,
+        &t->base_tree, &t->profile,
     };
     memcpy(out, texts, sizeof texts);
 }

@@ -2,6 +2,7 @@
 #include "sandbox/cell.h"
 #include "base/frame.h"
 #include "base/own.h"
+#include "sandbox/landlock.h"
 #include "sandbox/rights.h"
 #include "sandbox/mount.h"
 #include "sandbox/warm.h"
@@ -10,6 +11,7 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,13 +22,18 @@
 extern char **environ;
 
 static const char *const fixed_env[] = {
-    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox", "USER=root", "LOGNAME=root",
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox",
     "SHELL=/bin/sh", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "TMPDIR=/tmp",
     "PWD=" SANDBOX_WORK_DIR,        /* as a shell would set it, where one runs the command */
     "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
 };
+static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
+    { "USER=root", "LOGNAME=root" }, { "USER=sandbox", "LOGNAME=sandbox" },
+};
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
 #define COMMAND_USUAL 16384             /* bytes of heap made ready for one */
+
+static uid_t inside_uid(const struct kit *kit) { return kit->profile == SANDBOX_COMPATIBLE ? COMPATIBLE_UID : 0; }
 
 /* Close all but 0-2 and `keep`, which becomes 3. */
 static int keep_only(int keep)
@@ -48,14 +55,14 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
-_Noreturn static void reap(int userns, int rc, struct err *why, int sock)
+_Noreturn static void reap(int userns, uid_t id, int rc, struct err *why, int sock)
 {
     struct err err = *why;
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(userns, NULL, 0, &err);     /* it will make one call for ever: no filter needed */
+        rc = rights_drop(userns, id, NULL, 0, &err);     /* it only sleeps: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -69,13 +76,13 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
     int rc = mount_proc(w, &err);
-    reap(kit->userns, rc, &err, sock);
+    reap(kit->userns, inside_uid(kit), rc, &err, sock);
 }
 
 void cell_reaper_within(int sock)
 {
     struct err err = { 0 };
-    reap(-1, 0, &err, sock);
+    reap(-1, 0, 0, &err, sock);
 }
 
 static void limit(int what, uint64_t value)
@@ -108,6 +115,23 @@ static void given_limits(const struct cell_order *o)
     limit(RLIMIT_NPROC, o->pids);
 }
 
+/* On so many of the processors that the jail may run on; which ones, depends on the slot, so that all are used. */
+static void few_cpus(uint32_t slot, uint32_t count)
+{
+    cpu_set_t all, some;
+    CPU_ZERO(&some);
+    if (count == 0 || sched_getaffinity(0, sizeof all, &all) < 0)
+        return;
+    uint32_t total = (uint32_t)CPU_COUNT(&all), first = slot * count, at = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all)) {
+            if ((at + total - first % total) % total < count)
+                CPU_SET(cpu, &some);
+            at++;
+        }
+    sched_setaffinity(0, sizeof some, &some);   /* the share is enforced by the cgroup: this is what programs count */
+}
+
 static bool same_name(const char *a, const char *b)
 {
     size_t n = strcspn(a, "=");
@@ -130,15 +154,17 @@ static size_t strings_in(const char *text, const char *end)
     return n;
 }
 
-/* NULL-terminated, owned; the strings are fixed_env's and those from `text` to `end`, the last of which ends there. */
-static const char **environment(const char *text, const char *end)
+/* NULL-terminated, owned; the strings are the fixed ones and those from `text` to `end`, the last of which ends there. */
+static const char **environment(enum sandbox_profile profile, const char *text, const char *end)
 {
     size_t n = 0;
-    const char **env = malloc((FIXED_ENV_COUNT + strings_in(text, end) + 1) * sizeof *env);
+    const char **env = malloc((FIXED_ENV_COUNT + 2 + strings_in(text, end) + 1) * sizeof *env);
     if (env == NULL)
         return NULL;
     for (; n < FIXED_ENV_COUNT; n++)
         env[n] = fixed_env[n];
+    env[n++] = user_env[profile][0];
+    env[n++] = user_env[profile][1];
     for (const char *s = text; s < end; s += strlen(s) + 1) {
         size_t at = 0;
         while (at < n && !same_name(env[at], s))
@@ -153,7 +179,7 @@ static const char **environment(const char *text, const char *end)
 /* What execve() wants, taken from a command (grant.h). The vectors are owned, their strings are the command's. */
 struct call { const char *path, **argv, **env; };
 
-static int call_read(struct call *out, const char *bytes, size_t size, struct err *err)
+static int call_read(struct call *out, enum sandbox_profile profile, const char *bytes, size_t size, struct err *err)
 {
     uint32_t argc = 0;
     const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
@@ -166,7 +192,7 @@ static int call_read(struct call *out, const char *bytes, size_t size, struct er
     for (uint32_t i = 0; out->argv != NULL && i < argc; i++, next += strlen(next) + 1)
         out->argv[i] = next;
     if (out->argv != NULL)
-        out->env = environment(next, end);
+        out->env = environment(profile, next, end);
     return out->env != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
 }
 
@@ -186,7 +212,7 @@ static char *command_of(int fd, size_t *out_size, struct err *err)
 }
 
 /* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
-static int prepare(void)
+static int prepare(enum sandbox_profile profile)
 {
     usual_limits();
     prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
@@ -197,7 +223,7 @@ static int prepare(void)
     struct err err;
     struct call c = { 0 };
     static const char rehearsal[] = "\1\0\0\0/bin/true\0true\0A=b";
-    if (call_read(&c, rehearsal, sizeof rehearsal, &err) == 0 && access(c.path, X_OK) < 0)
+    if (call_read(&c, profile, rehearsal, sizeof rehearsal, &err) == 0 && access(c.path, X_OK) < 0)
         errno = 0;
     free(c.argv);
     free(c.env);
@@ -238,14 +264,15 @@ static void call_exec(const struct call *c)
 }
 
 /* Become the command. Returns only on failure. */
-static int run(const struct cell_order *o, const char *bytes, size_t size, const int *fds, int null_errno,
-               struct err *err)
+static int run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
+               int null_errno, struct err *err)
 {
     struct call c;
-    int rc = call_read(&c, bytes, size, err);
+    int rc = call_read(&c, kit->profile, bytes, size, err);
     if (rc < 0)
         return rc;
     given_limits(o);
+    few_cpus(kit->slot, o->cpus);
     const bool given = o->fds & CELL_IN;
     errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : null_errno;
     if (errno != 0)
@@ -271,11 +298,12 @@ static void default_signals(void)
 /* What warm.h promises a host: its descriptors and its environment. They are put in place by way of high numbers. */
 static int host_outfit(struct call *c, const struct kit *kit, int declared, int *sock, int out, struct err *err)
 {
+    const struct sock_fprog *agents = &kit->filters[SANDBOX_STRICT];
     char fixed[FIXED_ENV_COUNT * 128], *at = fixed;
     for (size_t i = 0; i < FIXED_ENV_COUNT; i++)
         at = stpcpy(at, fixed_env[i]) + 1;
     own_fd env = frame_memfd("env", fixed, (size_t)(at - fixed), err);
-    own_fd filter = env < 0 ? -1 : frame_memfd("filter", kit->filter.filter, kit->filter.len * sizeof *kit->filter.filter, err);
+    own_fd filter = env < 0 ? -1 : frame_memfd("filter", agents->filter, agents->len * sizeof *agents->filter, err);
     if (filter < 0)
         return err->code;
     const int from[] = { [WARM_SOCK] = *sock, [WARM_COMMAND] = declared, [WARM_ENV] = env, [WARM_FILTER] = filter };
@@ -315,11 +343,13 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
     usual_limits();
     umask(022);
     const char *bytes = command_of(declared, &size, &err);
-    int rc = bytes == NULL ? err.code : call_read(&c, bytes, size, &err);
+    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, &err);
     if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
         rc = err_sys(&err, ERR_SYS, "warm host: session");
     if (rc == 0)
-        rc = rights_drop(kit->userns, &kit->host_filter, keep, &err);
+        rc = rights_drop(kit->userns, 0, &kit->host_filter, keep, &err);
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, SANDBOX_STRICT, -1, &err);     /* its forks stay within */
     if (rc == 0 && (rc = host_outfit(&c, kit, declared, &sock, out, &err)) == 0) {
         call_exec(&c);
         rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
@@ -336,18 +366,21 @@ static bool among_ourselves(void)
     return fd >= 0 && read(fd, last, sizeof last) == 2 && memcmp(last, "1\n", 2) == 0;
 }
 
-void cell_agent(const struct kit *kit, int sock, int out, bool again)
+void cell_agent(const struct kit *kit, const struct world *w, int sock, int out, bool again)
 {
     struct err err = { 0 };
     if (again && !among_ourselves())
         _exit(1);
     prctl(PR_SET_NAME, "agent");
     default_signals();
-    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session") : rights_drop(kit->userns, &kit->filter, 0, &err);
+    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
+           : rights_drop(kit->userns, inside_uid(kit), &kit->filters[kit->profile], 0, &err);
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "agent: descriptors");
     sock = 3;
-    int null_errno = rc == 0 ? prepare() : 0;
+    int null_errno = rc == 0 ? prepare(kit->profile) : 0;
     answer(sock, rc, &err);
     while (rc == 0) {
         static struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
@@ -374,10 +407,10 @@ void cell_agent(const struct kit *kit, int sock, int out, bool again)
         } else if (packet.o.kind == CELL_DIFF && (nfds == 1 || nfds == 2)) {
             done = diff_tree(nfds == 2 ? fds[1] : -1, fds[0], &err);
         } else if (packet.o.kind == CELL_RUN && nfds == 0 && packet.o.fds == 0) {
-            done = run(&packet.o, packet.text, text_len, fds, null_errno, &err);
+            done = run(kit, &packet.o, packet.text, text_len, fds, null_errno, &err);
         } else if (packet.o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(packet.o.fds)) {
             own_mem char *text = command_of(fds[0], &text_len, &err);
-            done = text == NULL ? err.code : run(&packet.o, text, text_len, fds + 1, null_errno, &err);
+            done = text == NULL ? err.code : run(kit, &packet.o, text, text_len, fds + 1, null_errno, &err);
         } else {
             _exit(1);
         }

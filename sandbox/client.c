@@ -55,7 +55,7 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     void *arg;
     struct packed command;                  /* .bytes NULL: none yet */
     struct sandbox_limits limits;
-    uint32_t which;
+    uint32_t which, profile;
     int fds[4], nfds;                       /* owned */
     int retries;
     struct waiting *next;
@@ -302,7 +302,7 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
 {
     struct slot_view *v = &c->slots[slot];
     struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
-                               .limits = w->limits };
+                               .profile = w->profile, .limits = w->limits };
     int rc = send_request(c, &r, w->fds, w->nfds, err);
     if (rc == 0) {
         v->ready = false;
@@ -339,12 +339,14 @@ int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spe
 {
     if (c->lost)
         return err_set(err, ERR_LOST, "the jail is gone");
+    if (spec->profile >= SANDBOX_PROFILE_COUNT)
+        return err_set(err, ERR_USAGE, "profile %u: there is none of that number", (unsigned)spec->profile);
     if (c->open == c->wanted)
         return err_set(err, ERR_BUSY, "all %u sandboxes are in use", c->wanted);
     struct waiting *w = calloc(1, sizeof *w);
     if (w == NULL)
         return err_set(err, ERR_LIMIT, "acquire: out of memory");
-    *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .limits = *limits };
+    *w = (struct waiting){ .cb = cb, .done = done, .arg = arg, .limits = *limits, .profile = spec->profile };
     if (cmd != NULL && command_pack(cmd, limits->network == SANDBOX_NET_PROXY, &w->command, err) < 0) {
         waiting_free(w);
         return err->code;

@@ -19,8 +19,9 @@ static const char *const copied[] = {
 
 struct fresh { const char *name, *text; };
 static const struct fresh fresh_files[] = {
-    { "passwd", "root:x:0:0:root:/home/sandbox:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
-    { "group", "root:x:0:\nnogroup:x:65534:\n" },
+    { "passwd", "root:x:0:0:root:/home/sandbox:/bin/sh\nsandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh\n"
+                "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+    { "group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
     { "hosts", "127.0.0.1 localhost " ETC_HOSTNAME "\n::1 localhost ip6-localhost ip6-loopback " ETC_HOSTNAME "\n" },
     { "hostname", ETC_HOSTNAME "\n" },
     { "resolv.conf", "# no network here\n" },

@@ -45,6 +45,7 @@ enum { GRANT_RUN_MEASURE = 1, GRANT_RUN_APART = 2 };
 struct grant_request {
     uint32_t kind, slot, generation, fds;
     uint32_t option;                    /* run: bits of GRANT_RUN_*; write: mode of the file; zero elsewhere */
+    uint32_t profile;                   /* acquire only, as the limits; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
 

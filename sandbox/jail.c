@@ -17,6 +17,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
 #include "sandbox/keeper.h"
+#include "sandbox/landlock.h"
 #include "sandbox/mount.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/slot.h"
@@ -36,6 +37,7 @@
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
+#define NESTED_MAX 64u                  /* namespaces of each kind in a compatible sandbox; their memory is its own */
 #define MAKE_AT_ONCE 4u                 /* slots per core */
 #define FILES_PER_SLOT 15u              /* descriptors of the jail; and apart from slots: */
 #define FILES_BESIDES 64u
@@ -48,6 +50,7 @@ struct jail {
     uint32_t slot_count, wanted, begun;
     uint64_t timer_ns;
     uid_t uid_first;
+    uint32_t cpus;                      /* that we may run on */
     const void *text;                   /* command that came with the request at hand; text_len 0: none */
     size_t text_len;
     struct cgroup_host cgroup;
@@ -92,8 +95,25 @@ static int put_map(pid_t pid, const char *which, unsigned from, unsigned to, str
     return fd >= 0 && write(fd, line, (size_t)n) == n ? 0 : err_sys(err, ERR_DENIED, "%s of a user namespace", which);
 }
 
-/* A user namespace in which `from_uid`/`from_gid` stand for host id `to`. Returns its descriptor. */
-static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, struct err *err)
+/* How many namespaces of each kind may be made below the caller's user namespace. 0, or errno. */
+static int limit_nested(unsigned count)
+{
+    static const char *const kinds[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time" };
+    char path[64], text[16];
+    int n = snprintf(text, sizeof text, "%u", count);
+    /* Without a user namespace nobody has the right to one of the others. */
+    for (size_t i = 0; i < (count == 0 ? 1 : sizeof kinds / sizeof kinds[0]); i++) {
+        snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", kinds[i]);
+        own_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 ? errno != ENOENT : write(fd, text, (size_t)n) != n)     /* no such file, no such kind */
+            return errno;
+    }
+    return 0;
+}
+
+/* A user namespace in which `from_uid`/`from_gid` stand for host id `to`, for at most `nested` namespaces of each kind below
+ * it. Returns its descriptor. */
+static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, unsigned nested, struct err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
@@ -103,13 +123,14 @@ static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, struct
     if (pid == 0) {
         /* Owned by the slot's own uid: what the kernel counts per owner (inotify and others) is not shared by slots. */
         prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP);
-        char ok = (char)(setresuid(to, to, to) == 0 && unshare(CLONE_NEWUSER) == 0 ? 0 : errno);
+        char ok = (char)(setresuid(to, to, to) == 0 && unshare(CLONE_NEWUSER) == 0 ? limit_nested(nested) : errno);
         if (write(out, &ok, 1) == 1)
             pause();
         _exit(0);
     }
     if (pid < 0)
         return err_sys(err, ERR_SYS, "fork");
+    close(give_fd(&out));                       /* a child that dies before it speaks is the end of the wait */
     char failed = 1;
     int rc = read(in, &failed, 1) == 1 && failed == 0 ? 0 : -1, fd = -1;
     if (rc < 0) {
@@ -210,7 +231,7 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
         return err_set(err, ERR_PROTOCOL, "descriptor is no directory");
     bool other = st.st_uid != 0 || st.st_gid != 0;
     if (other && (s->owner_ns < 0 || s->owner_uid != st.st_uid || s->owner_gid != st.st_gid)) {
-        int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, err);
+        int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, 0, err);
         if (ns < 0)
             return ns;
         if (s->owner_ns >= 0)
@@ -229,14 +250,17 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
 
 static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int out[4] = { -1, -1, -1, -1 }, n = 0, rc = 0;
+    int out[5] = { -1, -1, -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
-    own_fd tree = -1, root = -1;
+    own_fd tree = -1, root = -1, nested = -1;
     bool tree_own = true, root_own;
+    if (r->profile >= SANDBOX_PROFILE_COUNT)
+        return err_set(err, ERR_PROTOCOL, "slot %u: profile %u", r->slot, r->profile);
     if (r->limits.network >= SANDBOX_NETWORK_COUNT)
         return err_set(err, ERR_PROTOCOL, "network %d", (int)r->limits.network);
     complete(j, &r->limits);
     int next = 0;
+    uint32_t which = r->fds;
     if (r->fds & GRANT_FD_TREE)
         rc = (tree = borrow_dir(j, s, fds[next++], &tree_own, &why)) < 0 ? why.code : 0;
     if (rc == 0 && tree >= 0)
@@ -256,8 +280,14 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
             return err->code;
         out[n++] = warm;
     }
+    if (rc == 0 && r->profile == SANDBOX_COMPATIBLE) {
+        nested = userns_make(COMPATIBLE_UID, COMPATIBLE_UID, s->kit.uid, NESTED_MAX, &why);
+        rc = nested < 0 ? why.code : 0;
+        out[n++] = nested;
+        which |= ORDER_FD_USERNS;
+    }
     if (rc == 0)
-        rc = slot_acquire(j, s, r->fds, out, n, tree_own, &r->limits, &why);
+        rc = slot_acquire(j, s, which, out, n, tree_own, &r->limits, &why);
     if (rc == ERR_PROTOCOL) {
         *err = why;
         return rc;
@@ -516,19 +546,21 @@ static int loop(struct jail *j, struct err *err)
 
 static void set_defaults(struct jail *j)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t cpus;
+    j->cpus = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     j->defaults = (struct sandbox_limits){
         .wall_ns = 600 * NS_PER_S, .memory_bytes = memory / 4 < (uint64_t)2 << 30 ? memory / 4 : (uint64_t)2 << 30,
         .output_bytes = (uint64_t)64 << 20, .file_bytes = (uint64_t)1 << 30, .disk_bytes = (uint64_t)1 << 30,
-        .disk_inodes = 200000, .pids = 512, .cpu_percent = (uint32_t)(cores > 0 ? cores : 1) * 100,
+        .disk_inodes = 200000, .pids = 512, .cpu_percent = j->cpus * 100,
     };
 }
 
 static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
-    struct sock_fprog filter, host_filter;
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;
+    const int landlock = landlock_version();
     struct rlimit files;
     uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
@@ -540,10 +572,10 @@ static int open_all(struct jail *j, struct err *err)
     int rc = mount_plan(&plan, err);
     if (rc == 0)
         rc = mount_jail(err);
+    for (enum sandbox_profile p = 0; rc == 0 && p < SANDBOX_PROFILE_COUNT; p++)
+        rc = seccomp_compile(&filters[p], p, false, err);
     if (rc == 0)
-        rc = seccomp_compile(&filter, false, err);
-    if (rc == 0)
-        rc = seccomp_compile(&host_filter, true, err);
+        rc = seccomp_compile(&host_filter, SANDBOX_STRICT, true, err);
     if (rc < 0)
         return rc;
     j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -562,10 +594,10 @@ static int open_all(struct jail *j, struct err *err)
         struct slot *s = &j->slots[i];
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .filter = filter, .host_filter = host_filter,
-            .plan = plan,
-            .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes } };
-        s->kit.userns = userns_make(0, 0, s->kit.uid, err);
+            .slot = i, .uid = j->uid_first + i, .landlock = landlock, .host_filter = host_filter, .plan = plan,
+            .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
+        memcpy(s->kit.filters, filters, sizeof filters);
+        s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
     }

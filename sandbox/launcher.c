@@ -45,7 +45,7 @@
 #define WARM_ANSWER_MS_MAX 5000
 
 struct launcher {
-    const struct kit *kit;
+    struct kit *kit;                /* our own copy since the fork */
     struct net *net;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
@@ -233,7 +233,7 @@ static int agent_start(struct launcher *l, bool again, struct err *err)
         return rc;
     pid_t agent = fork_second(&l->agent_fd);
     if (agent == 0)
-        cell_agent(l->kit, theirs, print, again);
+        cell_agent(l->kit, &l->world, theirs, print, again);
     if (agent < 0) {
         l->agent_fd = -1;
         return err_sys(err, ERR_SYS, "fork");
@@ -409,6 +409,8 @@ static void warm_up(struct launcher *l, int declared)
     l->declared = fcntl(declared, F_DUPFD_CLOEXEC, 0);
     if (l->world.image)
         cold(l, "an environment root of its own");      /* no world of one is kept from sandbox to sandbox */
+    else if (l->kit->profile != SANDBOX_STRICT)
+        cold(l, "another profile");
     else if (l->limits.network != SANDBOX_NET_LOOPBACK)
         cold(l, "another network");
     else if (l->limits.memory_bytes < WARM_MEMORY_MIN)
@@ -446,24 +448,35 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
     int edits = o->fds & GRANT_FD_EDITS ? fds[next++] : -1;
     int root = o->fds & GRANT_FD_ROOT ? fds[next++] : -1;
     int declared = o->fds & GRANT_FD_WARM ? fds[next++] : -1;
-    if (root >= 0 || l->limits.network == SANDBOX_NET_NONE)
-        crew_end(l);                  /* made for the other root, or network */
+    int userns = o->fds & ORDER_FD_USERNS ? fds[next++] : -1;
+    if (root >= 0 || userns >= 0 || l->limits.network == SANDBOX_NET_NONE)
+        crew_end(l);                  /* made for another root, profile or network */
     if (l->limits.network == SANDBOX_NET_NONE)
         rc = net_none(l->net, err);
     if (l->limits.network == SANDBOX_NET_PROXY)
         rc = (*out_proxy = net_listen(SANDBOX_PROXY_PORT, err)) < 0 ? err->code : 0;
     if (rc == 0 && root >= 0)
         rc = mount_root(&l->world, l->kit, root, err);
+    if (rc == 0 && userns >= 0) {
+        l->kit->profile = SANDBOX_COMPATIBLE;
+        l->kit->userns = fcntl(userns, F_DUPFD_CLOEXEC, 0);
+        rc = l->kit->userns < 0 ? err_sys(err, ERR_SYS, "user namespace") : mount_nested_proc(&l->world, err);
+    }
     if (rc == 0)
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
+    if (rc == 0)
+        rc = mount_cpus(&l->world, o->cpus, err);
     if (rc == 0 && tree >= 0 && o->tree_own)
         rc = mount_tree(&l->world, l->kit, tree, err);
     if (rc == 0 && tree >= 0 && !o->tree_own) {
         struct cell_order c = { .kind = CELL_COPY };
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : ask_agent(l, &c, (int[]){ dir }, 1, err);
+        rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : mount_lend(&l->world, tree, err);
+        if (rc == 0)
+            rc = ask_agent(l, &c, (int[]){ dir }, 1, err);
         if (rc == 0)
             rc = await_answer(l->sock, err);
+        mount_lend_end(&l->world);
     }
     l->start[0] = '\0';
     if (l->limits.memory_bytes < WARM_MEMORY_MIN)
@@ -647,7 +660,9 @@ static bool reset(struct launcher *l)
     if (l->agent_fd >= 0 || l->within)
         crew_end(l);
     streams_end(l);
-    if (!world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 || unshare(CLONE_NEWIPC) < 0)
+    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 ||
+        unshare(CLONE_NEWIPC) < 0 ||
+        (l->kit->landlock >= 2 && mount_queues(&l->world, &err) < 0) || mount_cpus(&l->world, l->kit->cpus, &err) < 0)
         return false;
     l->start[0] = '\0';
     int rc = crew_start(l, &err);
@@ -692,9 +707,12 @@ static bool obey(struct launcher *l)
     } else if (o.kind == ORDER_FILES && nfds >= 1) {
         n.kind = NOTE_FILES;
         done = 0;
-        if (o.cell.kind == CELL_DIFF && nfds == 2) {            /* the agent needs it open */
-            int dir = openat(fds[1], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-            done = dir < 0 ? err_sys(&err, ERR_SYS, "tree") : 0;
+        const bool lent = o.cell.kind == CELL_DIFF && nfds == 2;
+        if (lent) {                             /* the agent needs it open, and below the root */
+            done = mount_lend(&l->world, fds[1], &err);
+            int dir = done < 0 ? -1 : openat(fds[1], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (done == 0 && dir < 0)
+                done = err_sys(&err, ERR_SYS, "tree");
             if (dir >= 0) {
                 close(fds[1]);
                 fds[1] = dir;
@@ -704,6 +722,8 @@ static bool obey(struct launcher *l)
             done = ask_agent(l, &o.cell, fds, nfds, &err);
         if (done == 0)
             done = await_answer(l->sock, &err);
+        if (lent)
+            mount_lend_end(&l->world);
         if (done == ERR_LOST)
             crew_end(l);                        /* no run is to be told of its death */
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
@@ -726,7 +746,7 @@ static bool relays_idle(void)
     return relays[0].to < 0 && relays[1].to < 0 && relays[RELAY_IN].to < 0;
 }
 
-void launcher_main(const struct kit *kit, struct net *net, int proc)
+void launcher_main(struct kit *kit, struct net *net, int proc)
 {
     struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = { -1, -1 },
                           .rings = { kit->ring }, .declared = -1 };
@@ -745,6 +765,8 @@ void launcher_main(const struct kit *kit, struct net *net, int proc)
         rc = (l.procs = mount_proc_hidden(&err)) < 0 ? err.code : 0;
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
+    if (rc == 0 && kit->landlock >= 2)
+        rc = mount_queues(&l.world, &err);
     if (rc == 0)
         rc = crew_start(&l, &err);
     struct note ready = { .kind = NOTE_READY };

@@ -32,7 +32,8 @@ static const struct place skeleton[] = {
     { "assay/warm", 0755, false },
     { "dev", 0755, true }, { "dev/pts", 0755, false }, { "dev/shm", 01777, true },
     { "home", 0755, true }, { "home/sandbox", 0755, true },
-    { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false },
+    { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false }, { "sys/devices", 0555, false },
+    { "sys/devices/system", 0555, false }, { "sys/devices/system/cpu", 0555, false },
     { "testbed", 0755, true }, { "tmp", 01777, true },
     { "var", 0755, true }, { "var/tmp", 01777, true }, { "var/lib", 0755, true }, { "var/cache", 0755, true },
     { "var/log", 0755, true },
@@ -389,13 +390,29 @@ bool world_reset(struct world *w, const struct kit *kit)
     return false;
 }
 
+static int mount_cpus_in(int store, struct world *w, uint32_t count, struct err *err)
+{
+    static const char *const names[] = { "cpu/online", "cpu/possible", "cpu/present" };
+    char text[32];
+    int n = count > 1 ? snprintf(text, sizeof text, "0-%u\n", count - 1) : snprintf(text, sizeof text, "0\n");
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && count != w->cpus; i++) {
+        own_fd fd = openat(store, names[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0444);
+        if (fd < 0 || write(fd, text, (size_t)n) != n)
+            return err_sys(err, ERR_SYS, "processors shown");
+    }
+    w->cpus = count;
+    return 0;
+}
+
+int mount_cpus(struct world *w, uint32_t count, struct err *err) { return mount_cpus_in(w->store, w, count, err); }
+
 int mount_world(struct world *w, const struct kit *kit, struct err *err)
 {
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
-    static const char *const dirs[] = { "up", "work", "lower", "masks" };
-    *w = (struct world){ .store = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues", "cpu" };
+    *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     umask(0);
@@ -420,6 +437,10 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         snprintf(upper, sizeof upper, "up/%s", i == kit->plan.layer_count ? "root" : kit->plan.layers[i]);
         rc = part_begin(&w->parts[w->part_count++], store, upper, err);
     }
+    if (rc < 0)
+        return rc;
+    own_fd cpu = mount_cpus_in(store, w, kit->cpus, err) < 0 ? -1 : open_tree(store, "cpu", CLONE_FLAGS);
+    rc = cpu < 0 ? err_sys(err, ERR_SYS, "processors shown") : attach(cpu, root, "sys/devices/system/cpu", err);
     if (rc < 0)
         return rc;
     own_fd ptys = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
@@ -477,8 +498,8 @@ static int ready_file(int root, const char *path, struct err *err)
 int mount_root(struct world *w, const struct kit *kit, int lower, struct err *err)
 {
     /* From the host's root as it was made; the order matters: a mount below one follows it. */
-    static const char *const dirs[] = { "assay", "assay/report", "dev", "tmp", "run", "home" };
-    static const char *const empty[] = { "etc", "proc", "sys", "testbed" };
+    static const char *const dirs[] = { "assay", "assay/report", "dev", "sys", "tmp", "run", "home" };
+    static const char *const empty[] = { "etc", "proc", "testbed" };
     static const char *const files[] = { "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group" };
     own_fd old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (old < 0 || fchdir(w->store) < 0)
@@ -518,6 +539,31 @@ int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err
     if (chdir("/") < 0 && rc == 0)
         rc = err_sys(err, ERR_SYS, "leave the store");
     return rc;
+}
+
+int mount_queues(struct world *w, struct err *err)
+{
+    if (w->queues >= 0) {
+        close(w->queues);
+        w->queues = -1;
+        if (fchdir(w->store) < 0 || umount2("queues", MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || chdir("/") < 0)
+            return err_sys(err, ERR_SYS, "old message queues");
+    }
+    own_fd fd = fresh("mqueue", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    int rc = fd < 0 ? fd : attach(fd, w->store, "queues", err);
+    if (rc == 0)
+        w->queues = give_fd(&fd);
+    return rc;
+}
+
+int mount_lend(const struct world *w, int tree, struct err *err) { return attach(tree, w->store, "lower", err); }
+
+void mount_lend_end(const struct world *w)
+{
+    if (fchdir(w->store) == 0)
+        umount2("lower", MNT_DETACH);
+    if (chdir("/") < 0)
+        _exit(1);                               /* foreign code has taken nothing of the root yet */
 }
 
 int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err)
@@ -568,4 +614,10 @@ int mount_proc(const struct world *w, struct err *err)
     if (sys < 0 || mount_setattr(sys, "", AT_EMPTY_PATH, &ro, sizeof ro) < 0)
         return err_sys(err, ERR_SYS, "read-only /proc/sys");
     return attach(sys, proc, "sys", err);
+}
+
+int mount_nested_proc(const struct world *w, struct err *err)
+{
+    own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    return proc < 0 ? proc : attach(proc, w->store, "proc", err);
 }

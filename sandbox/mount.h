@@ -33,12 +33,14 @@ struct part {                   /* a directory of the store that foreign code ma
 };
 
 struct world {                  /* a launcher's view */
+    int queues;                 /* POSIX message queues of the ipc namespace, mounted out of sight; -1: not yet */
     int store;                  /* root of the store */
     struct part parts[WORLD_PARTS_MAX];     /* first SANDBOX_REPORT_DIR and the others that lie open, then the overlays' */
     uint32_t part_count;
     struct statfs room;         /* of the store, before any run */
     bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
     uint64_t disk_bytes, disk_inodes;       /* current size of the store */
+    uint32_t cpus;              /* as many processors are shown */
 };
 #define WORLD_REPORT 0          /* which part that is */
 MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *err);
@@ -52,9 +54,25 @@ bool world_reset(struct world *w, const struct kit *kit);
 MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */
 MUST_CHECK int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err);
+/*
+ * Mount the message queues of this ipc namespace in the store, under its cover: Landlock asks for rules on what mq_open()
+ * opens, and takes none for the kernel's own mount. Again for each new ipc namespace.
+ */
+MUST_CHECK int mount_queues(struct world *w, struct err *err);
+/* A tree that is copied, not mounted: the agent may open only what lies below the root, so while it copies the tree does. */
+MUST_CHECK int mount_lend(const struct world *w, int tree, struct err *err);
+void mount_lend_end(const struct world *w);
+/* How many processors /sys/devices/system/cpu tells of, by which libc counts them. Nothing else of /sys is there. */
+MUST_CHECK int mount_cpus(struct world *w, uint32_t count, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
 /* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
  * files in the root by now: nothing is taken from there, masks come out of the store. */
 MUST_CHECK int mount_proc(const struct world *w, struct err *err);
 /* The same, mounted nowhere. Returns a descriptor, owned. */
 MUST_CHECK int mount_proc_hidden(struct err *err);
+/*
+ * Let namespaces nested in this one mount a fresh /proc: the kernel lets them only where some /proc without masks is mounted
+ * in the namespace already, and asks not where. So one goes into the store, under its cover, which is locked for them; the
+ * one at /proc keeps its masks. Once per launcher.
+ */
+MUST_CHECK int mount_nested_proc(const struct world *w, struct err *err);

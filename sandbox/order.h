@@ -13,7 +13,8 @@
 
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds */
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds, last the
+                             * user namespace of the compatible profile */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
@@ -39,11 +40,18 @@ struct cell_order {
     uint32_t kind, fds;                     /* enum cell_kind; run: descriptors that follow the command */
     uint64_t file_bytes, memory_bytes, cpu_s;   /* 0: no such rlimit */
     uint32_t pids, mode;                    /* mode: write */
+    uint32_t cpus;                          /* run: on so many processors; 0: on all */
 };
 
+/* The one user inside. Who is uid 0 without capabilities may not map itself into a user namespace nested in its own
+ * (CAP_SETFCAP is asked for that): the compatible profile needs another number. */
+#define COMPATIBLE_UID 1000u
+
+#define ORDER_FD_USERNS 0x80000000u  /* bit of order.fds beside those of grant.h: if and only if the profile is compatible */
 struct order {
     uint32_t kind, fds;
     uint32_t tree_own;          /* acquire: the tree is idmapped, its files belong to uid 0 inside */
+    uint32_t cpus;              /* acquire: as many processors to show inside */
     uint32_t killed;            /* the jail has killed the last crew that it was told of */
     uint32_t apart, crew;       /* run: standard error is apart; the crew it is for */
     struct sandbox_limits limits;   /* acquire */
@@ -84,10 +92,13 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     uint32_t slot;
     uid_t    uid;               /* host uid and gid behind uid 0 inside */
     int      sock;              /* to the jail */
+    enum sandbox_profile profile;       /* every launcher begins as strict; a compatible acquire changes both in its copy */
     int      userns;
     int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
     struct ring *ring;
-    struct sock_fprog filter, host_filter;      /* of agents, and of warm hosts */
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;       /* of agents, and of warm hosts */
+    int      landlock;                  /* landlock_version() */
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */
+    uint32_t cpus;                      /* the jail may run on so many; what is shown inside until an acquire wants fewer */
 };

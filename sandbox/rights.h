@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 /*
- * Enter user namespace `userns` (-1: the caller is in it) as its uid 0 (an unprivileged uid outside), with
+ * Enter user namespace `userns` (-1: the caller is in it) as its uid and gid `id` (unprivileged outside), with
  * an own keyring, no capability in any set and none to be had by exec, no_new_privs, and `filter` (NULL:
  * none). Nothing undoes it. `keep`: bits of capabilities of that namespace that stay, and stay at an exec.
  */
-MUST_CHECK int rights_drop(int userns, const struct sock_fprog *filter, uint64_t keep, struct err *err);
+MUST_CHECK int rights_drop(int userns, uid_t id, const struct sock_fprog *filter, uint64_t keep, struct err *err);

@@ -1,7 +1,7 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o seccomp.o warm.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o landlock.o seccomp.o warm.o)
 
 # The warm host's native half, loaded inside by whatever interpreter is there: it links nothing. The jail carries both halves.
 $(B)/sandbox/warm/fork.so: sandbox/warm/fork.c
@@ -27,12 +27,13 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test \
-                   soak_test pool_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test profile_test landlock_test \
+                   isolation_test soak_test pool_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS_base)
+$(B)/tests/sandbox/landlock_test: $(B)/sandbox/landlock.o
 
 -include $(SANDBOX_TESTS:=.d)
 

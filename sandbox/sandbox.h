@@ -9,7 +9,7 @@
  * Inside: / is the environment root (read-only below, writable on top, host secrets masked), the
  * snapshot's tree lies at SANDBOX_WORK_DIR, cwd of every command. Own user, mount, pid, net, ipc,
  * uts and cgroup namespaces; loopback up and nothing else unless asked for; no capabilities;
- * no_new_privs.
+ * no_new_privs. How much of the kernel is in reach beside that is the profile's matter.
  *
  * Life of a sandbox:  acquire -> (run | file)... -> close.  One thing at a time, as often as one
  * likes: the writable layer stays, processes do not. Everything inside is killed and reaped at the
@@ -37,10 +37,19 @@ struct sandbox_client;
 struct sandbox;
 struct sandbox_command;
 
+enum sandbox_profile {
+    SANDBOX_STRICT,         /* no ptrace, no mounts, no namespaces: such calls are ENOSYS, as on a kernel without them */
+    SANDBOX_COMPATIBLE,     /* debuggers, and nested namespaces with mounts and a fresh /proc of their own; the user is uid
+                             * 1000, not 0. More of the kernel is in reach, and a nested /proc has no masks: what anyone may
+                             * read there of the host shows */
+    SANDBOX_PROFILE_COUNT
+};
+
 struct sandbox_spec {
     int tree_fd;            /* O_PATH directory of the snapshot's tree, borrowed; -1: empty work dir */
     int edits_fd;           /* sealed memfd of tree edits (repos/edits.h format), borrowed; -1: none */
     int root_fd;            /* O_PATH directory of the environment's root, borrowed; -1: the host's own root */
+    enum sandbox_profile profile;
     /* How the sandbox's first command will begin (argv; env the same), borrowed; NULL: unknown. Then it can be a fork of a
      * process that has made its start and its imports already. A matter of speed only: see sandbox_result.start. */
     const struct sandbox_command *warm;

@@ -2,9 +2,10 @@
  * seccomp_policy.h - every system call a sandbox may make, with the reason. Reviewed by name: a new
  * row needs a real suite that needs it. All else answers ENOSYS, because libc and runtimes fall back
  * on ENOSYS and only on it; so clone3 (flags in memory, invisible to a filter) becomes clone.
+ * The compatible profile has the rows of the strict one and a few more, at the end.
  *
- * Left out on purpose: mounts (mount, umount2, fsopen, open_tree, move_mount, pivot_root, chroot),
- * namespaces (setns, unshare), other processes (ptrace, process_vm_*, kcmp, pidfd_getfd,
+ * Left out on purpose, in the strict profile: mounts (mount, umount2, fsopen, open_tree, move_mount, pivot_root, chroot),
+ * namespaces (setns, unshare), other processes (ptrace, process_vm_*). In both: other processes (kcmp, pidfd_getfd,
  * process_madvise), handles (name_to_handle_at, open_by_handle_at), keys (add_key, request_key,
  * keyctl), kernel (bpf, perf_event_open, userfaultfd, io_uring_*, kexec_*, *_module, reboot, syslog,
  * swapon, acct, quotactl, fanotify_*), clocks (settimeofday, adjtimex, clock_settime), ports and
@@ -15,19 +16,22 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 
-#define POLICY_CHECKS_MAX 2
+#define POLICY_CHECKS_MAX 3
 struct policy_check { unsigned arg; uint64_t mask, value; };      /* (argument & mask) == value */
 struct policy_row { const char *name; unsigned check_count; struct policy_check checks[POLICY_CHECKS_MAX]; };
 
 #define POLICY_INT UINT64_C(0xffffffff)     /* the kernel reads these arguments as int */
+#define POLICY_SOCKET_TYPE UINT64_C(0xf)     /* SOCK_NONBLOCK and SOCK_CLOEXEC lie above it */
 #define POLICY_NEW_NAMESPACE (CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | \
                               CLONE_NEWCGROUP)
 #define ALLOW(name) { #name, 0, { { 0, 0, 0 } } }
 #define ALLOW_IF(name, arg, mask, value) { #name, 1, { { arg, mask, value } } }
-#define SOCKET(family, protocol) { "socket", 2, { { 0, POLICY_INT, family }, { 2, POLICY_INT, protocol } } }
+#define SOCKET(family, type, protocol) \
+    { "socket", 3, { { 0, POLICY_INT, family }, { 1, POLICY_SOCKET_TYPE, type }, { 2, POLICY_INT, protocol } } }
 
 static const struct policy_row policy[] = {
     /* files: plain input and output */
@@ -51,7 +55,7 @@ static const struct policy_row policy[] = {
     ALLOW(listxattr), ALLOW(llistxattr), ALLOW(flistxattr), ALLOW(removexattr), ALLOW(lremovexattr), ALLOW(fremovexattr),
     /* mkfifo is mknod; devices need CAP_MKNOD, which nobody has */
     ALLOW(mknod), ALLOW(mknodat),
-    /* terminals and FIONREAD; no terminal of the host is in reach, so TIOCSTI feeds only oneself */
+    /* terminals and FIONREAD; not to feed a terminal, see refused_requests */
     ALLOW(ioctl),
     /* watching files and descriptors; instances count against the slot's own uid */
     ALLOW(inotify_init), ALLOW(inotify_init1), ALLOW(inotify_add_watch), ALLOW(inotify_rm_watch), ALLOW(poll), ALLOW(ppoll),
@@ -113,10 +117,13 @@ static const struct policy_row policy[] = {
     /* sockets: between processes, on loopback, and the route socket by which libc lists addresses (read-only without
      * capabilities); no vsock, packet, alg, bluetooth, key, netlink of other families */
     ALLOW_IF(socket, 0, POLICY_INT, AF_UNIX),
-    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones */
-    SOCKET(AF_INET, 0), SOCKET(AF_INET, IPPROTO_TCP), SOCKET(AF_INET, IPPROTO_UDP), SOCKET(AF_INET, IPPROTO_ICMP),
-    SOCKET(AF_INET6, 0), SOCKET(AF_INET6, IPPROTO_TCP), SOCKET(AF_INET6, IPPROTO_UDP), SOCKET(AF_INET6, IPPROTO_ICMPV6),
-    SOCKET(AF_NETLINK, 0),
+    /* of the internet families the protocols that suites use; no MPTCP, SCTP, DCCP, UDP-Lite, nor raw ones, whatever
+     * capability a nested namespace gives */
+    SOCKET(AF_INET, SOCK_STREAM, 0), SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET, SOCK_DGRAM, 0),
+    SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP), SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_ICMP),
+    SOCKET(AF_INET6, SOCK_STREAM, 0), SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP), SOCKET(AF_INET6, SOCK_DGRAM, 0),
+    SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP), SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6),
+    SOCKET(AF_NETLINK, SOCK_RAW, 0), SOCKET(AF_NETLINK, SOCK_DGRAM, 0),
     /* asking for the execution domain, the normal one, and the one without address randomness (debuggers, some tests) */
     ALLOW_IF(personality, 0, POLICY_INT, PER_LINUX), ALLOW_IF(personality, 0, POLICY_INT, 0xffffffff),
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),
@@ -126,3 +133,17 @@ static const struct policy_row policy[] = {
 static const struct policy_row host_policy[] = {
     ALLOW_IF(setns, 1, POLICY_INT, CLONE_NEWPID), ALLOW_IF(unshare, 0, ~(uint64_t)(CLONE_NEWIPC | CLONE_NEWNET), 0),
 };
+
+static const struct policy_row policy_compatible[] = {
+    /* debuggers; the tracer's changes pass the filter after the kernel has made them */
+    ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev),
+    /* namespaces: outside one's own nested user namespace they need capabilities that nobody has; their number is limited */
+    ALLOW(clone), ALLOW(unshare), ALLOW(setns), ALLOW(sethostname), ALLOW(setdomainname),
+    /* mounts of a nested mount namespace; those it was born with are locked there */
+    ALLOW(mount), ALLOW(umount2), ALLOW(pivot_root), ALLOW(chroot), ALLOW(fsopen), ALLOW(fsconfig), ALLOW(fsmount),
+    ALLOW(fspick), ALLOW(open_tree), ALLOW(move_mount), ALLOW(mount_setattr),
+};
+
+/* Requests of ioctl that type into a terminal: EPERM in both profiles. A caller's shell would run what was typed there
+ * (CVE-2017-5226). */
+static const uint32_t refused_requests[] = { TIOCSTI, TIOCLINUX };

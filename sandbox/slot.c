@@ -107,6 +107,13 @@ void slot_make(struct jail *j, struct slot *s)
     order(s, (struct order){ .kind = ORDER_MAKE }, &s->cgroup.dir, s->cgroup.dir >= 0);
 }
 
+/* As many processors as the share needs, of those there are. */
+static uint32_t cpus_of(const struct slot *s)
+{
+    uint32_t n = (s->limits.cpu_percent + 99) / 100;
+    return n < s->kit.cpus ? n : s->kit.cpus;
+}
+
 int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
                  const struct sandbox_limits *limits, struct err *err)
 {
@@ -118,15 +125,16 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
         return rc;
     s->warm |= (which & GRANT_FD_WARM) != 0;
     if (!tight && nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
-        limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes) {
+        limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes &&
+        cpus_of(s) == s->kit.cpus) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
         s->deadline_ns = 0;
         answer(j, s, GRANT_ACQUIRED, 0, NULL);
         return 0;
     }
-    if ((which & GRANT_FD_ROOT) || limits->network == SANDBOX_NET_NONE)
-        drop_crew(s);                               /* the launcher ends it: it was made for the other root, or network */
-    struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .limits = *limits };
+    if ((which & (GRANT_FD_ROOT | ORDER_FD_USERNS)) || limits->network == SANDBOX_NET_NONE)
+        drop_crew(s);                               /* the launcher ends it: it was made for another root, profile or network */
+    struct order o = { .kind = ORDER_ACQUIRE, .fds = which, .tree_own = tree_own, .cpus = cpus_of(s), .limits = *limits };
     s->state = SLOT_ACQUIRING;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     order(s, o, fds, nfds);
@@ -166,6 +174,7 @@ static void start(struct slot *s, const void *text, size_t len)
         .kind = CELL_RUN, .file_bytes = s->limits.file_bytes, .memory_bytes = bare ? s->limits.memory_bytes : 0,
         .cpu_s = s->cgroup.cpu_usage < 0 ? (s->limits.cpu_ns + NS_PER_S - 1) / NS_PER_S : 0,
         .pids = bare ? s->limits.pids : 0,
+        .cpus = cpus_of(s) < s->kit.cpus ? cpus_of(s) : 0,
     };
     struct err err;
     s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;

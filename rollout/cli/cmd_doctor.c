@@ -68,7 +68,7 @@ static const struct { int flag; const char *name, *sysctl; } kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-struct trial { int kind_errno[KINDS], tmpfs_errno, overlay_errno; };
+struct trial { int kind_errno[KINDS], tmpfs_errno, overlay_errno, nested_errno; };
 
 static void write_text(const char *path, const char *text)
 {
@@ -116,6 +116,8 @@ static void try_isolation(struct trial *t, bool user, bool rest)
         write_text("/proc/self/uid_map", map);
         snprintf(map, sizeof map, "0 %u 1", (unsigned)gid);
         write_text("/proc/self/gid_map", map);
+        if (!rest)                          /* one more level, as in the compatible profile */
+            t->nested_errno = unshare(CLONE_NEWUSER) < 0 ? errno : 0;
     }
     for (int i = OTHER_KINDS; rest && i < KINDS; i++)
         t->kind_errno[i] = unshare(kinds[i].flag) < 0 ? errno : 0;
@@ -154,8 +156,15 @@ static void check_isolation(struct doctor *d)
         check(d, MISSING, "namespaces", "no sandbox can be made", "see the kernel log", "the trial process failed");
         return;
     }
-    if (root)
+    if (root) {
         t.kind_errno[USER] = user.kind_errno[USER];
+        check(d, user.nested_errno == 0 ? GOOD : WEAK, "profiles",
+              "tasks with the profile compatible find no namespaces inside",
+              "sysctl user.max_user_namespaces=15000; where AppArmor restricts them, "
+              "kernel.apparmor_restrict_unprivileged_userns=0",
+              user.nested_errno == 0 ? "strict, compatible" : "strict; nested user namespaces: %s",
+              strerror(user.nested_errno));
+    }
     int bad = 0;
     while (bad < KINDS && t.kind_errno[bad] == 0)
         bad++;
@@ -206,10 +215,17 @@ static void check_kernel(struct doctor *d)
           "a kernel with CONFIG_SECCOMP_FILTER", "%s",
           seccomp ? "filters with errno" : strerror(errno));
     long abi = syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
-    if (abi > 0)
+    if (abi >= 6)
         check(d, GOOD, "landlock", "", "", "ABI %ld", abi);
+    else if (abi >= 2)
+        check(d, WEAK, "landlock", "a sandbox's second fence holds for files, not for signals and abstract sockets",
+              "kernel 6.12 or newer", "ABI %ld", abi);
+    else if (abi == 1)
+        check(d, WEAK, "landlock", "sandboxes have no second fence: this version would forbid renames between directories",
+              "kernel 5.19 or newer; 6.12 for all of it", "ABI 1");
     else
-        check(d, WEAK, "landlock", "the workers that parse patches and reports are confined by seccomp and their user only",
+        check(d, WEAK, "landlock", "sandboxes have no second fence; the workers that parse patches and reports are "
+              "confined by seccomp and their user only",
               "kernel 5.13 or newer, booted with lsm=landlock,... ; in a container, a seccomp profile that permits landlock_*",
               "%s", strerror(errno));
 }

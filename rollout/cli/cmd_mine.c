@@ -138,6 +138,7 @@ static int make_draft(struct mining *m, struct err *err)
         .repo = name, .base_commit = m->split.base_commit, .patch = m->split.patch, .test_patch = m->split.test_patch,
         .problem_statement = problem.len > 0 ? arena_strndup(&c->arena, (const char *)problem.data, problem.len) : "",
         .test_cmd = cli_value(c, "cmd"), .reader = reader != NULL ? reader : "auto", .environment = "host",
+        .profile = "strict",
         .split = split != NULL ? split : "", .timeout_s = timeout_s > 0 ? timeout_s : 300, .memory_mb = memory_mb,
         .extra_json = "{}", .base_tree = "",
     };

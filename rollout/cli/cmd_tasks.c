@@ -237,11 +237,12 @@ static void print_row(const struct task *t)
 /* A row of the listing: what the server sends without the long texts. */
 static json_t *row_json(const struct task *t)
 {
-    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id), "repo", json_str(t->repo),
-                     "base_commit", json_str(t->base_commit), "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
+    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id),
+                     "repo", json_str(t->repo), "base_commit", json_str(t->base_commit),
+                     "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
                      "pass_to_pass_count", (json_int_t)t->pass_to_pass.count, "test_cmd", json_str(t->test_cmd),
                      "reader", json_str(t->reader), "environment", json_str(t->environment), "split", json_str(t->split),
-                     "timeout_s", t->timeout_s, "memory_mb", (json_int_t)t->memory_mb);
+                     "profile", json_str(t->profile), "timeout_s", t->timeout_s, "memory_mb", (json_int_t)t->memory_mb);
 }
 
 int cmd_tasks_ls(struct cli *c, struct err *err)
@@ -339,6 +340,8 @@ int cmd_tasks_show(struct cli *c, struct err *err)
     print_field("test command", t.test_cmd);
     print_field("reader", t.reader);
     print_field("environment", t.environment);
+    if (strcmp(t.profile, "strict") != 0)
+        print_field("profile", t.profile);
     printf("%-13s %g s, %llu MiB\n", "limits", t.timeout_s, (unsigned long long)t.memory_mb);
     if (t.split[0] != '\0')
         print_field("split", t.split);

@@ -357,7 +357,8 @@ static void task_from(struct task *out, const Assay__V1__Task *m)
         .id = m->id, .repo = m->repo, .base_commit = m->base_commit, .problem_statement = m->problem_statement,
         .patch = m->patch, .test_patch = m->test_patch, .fail_to_pass = strings(m->fail_to_pass, m->n_fail_to_pass),
         .pass_to_pass = strings(m->pass_to_pass, m->n_pass_to_pass), .test_cmd = m->test_cmd, .reader = m->reader,
-        .environment = m->environment, .split = m->split, .timeout_s = m->timeout_s, .memory_mb = m->memory_mb,
+        .environment = m->environment, .split = m->split, .profile = m->profile,
+        .timeout_s = m->timeout_s, .memory_mb = m->memory_mb,
         .extra_json = m->extra_json[0] != '\0' ? m->extra_json : "{}", .base_tree = "",
     };
     if (digest_parse(&out->snapshot, m->snapshot, &ignored) < 0)

@@ -40,11 +40,13 @@ struct attack {
     attack_part *image, *tree;      /* on the host, cwd in an empty directory: fills the environment's root, or the tree */
     char bare[48];                  /* the attempt that succeeds with the defence removed */
     char not_bare[96];              /* or why that cannot be shown here */
-    enum sandbox_end end;
+    enum sandbox_end end;           /* SANDBOX_END_COUNT: any; whom the memory killer takes is its choice */
     int value;                      /* of an exit or signal; -1: any */
     uint32_t hits;                  /* limits that must be among those hit */
     bool image_refused;             /* the root is not even mounted: bad input, said so */
     char must[3][48];               /* all in the output */
+    struct { char grants[128]; char must[3][48]; } compatible;  /* where that profile differs: the attempts that it grants, by
+                                     * name, in one string; what the output must hold in place of `must`, if anything is said */
     struct sandbox_limits limits;   /* zero: usual */
 };
 

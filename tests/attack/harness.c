@@ -118,9 +118,9 @@ struct outcome harness_ours(struct harness *h, const struct attack *a, const cha
     own_fd made = hostile ? prepared(h, a, a->image != NULL ? "image" : "tree", scratch) : -1;
     if (hostile && made < 0)
         fail_msg("%s: cannot prepare", name);
-    struct sandbox_spec usual = { h->tree_fd, -1, -1, NULL }, spec = usual;
+    struct sandbox_spec usual = { h->tree_fd, -1, -1, h->profile, NULL }, spec = usual;
     if (hostile && a->image != NULL)
-        spec = (struct sandbox_spec){ -1, -1, made, NULL };
+        spec = (struct sandbox_spec){ -1, -1, made, h->profile, NULL };
     else if (hostile)
         spec.tree_fd = made;
     for (int i = 0; !twin && a->earlier != NULL && i < 6; i++) {          /* as many as there are slots, so that one is met again */
@@ -218,6 +218,20 @@ _Noreturn static void bare_world(const char *program, const char *name, const ch
     _exit(93);
 }
 
+/* What the row allows, for launchers that know limits: 0 is their own default. */
+static void export_limits(const struct sandbox_limits *l)
+{
+    const struct { const char *name; unsigned long long value; } limits[] = {
+        { "ATTACK_MEMORY_BYTES", l->memory_bytes }, { "ATTACK_PIDS", l->pids }, { "ATTACK_CPU_PERCENT", l->cpu_percent },
+        { "ATTACK_FILE_BYTES", l->file_bytes }, { "ATTACK_DISK_BYTES", l->disk_bytes }, { "ATTACK_DISK_INODES", l->disk_inodes },
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%llu", limits[i].value);
+        setenv(limits[i].name, text, 1);
+    }
+}
+
 static pid_t other_start(struct harness *h, const struct attack *a, const char *part, const char *adapter, int out)
 {
     char name[48], text[1200];
@@ -233,6 +247,7 @@ static pid_t other_start(struct harness *h, const struct attack *a, const char *
     if (adapter != NULL) {
         snprintf(text, sizeof text, "exec %s", adapter);
         setenv("ATTACK_DIR", h->dir, 1);
+        export_limits(&a->limits);
         execl("/bin/sh", "sh", "-c", text, "sh", h->program, name, part, NULL);
         _exit(94);
     }
@@ -300,12 +315,24 @@ void harness_other(struct harness *h, const struct attack *a, const char *part, 
     out->ok = true;
 }
 
-const char *harness_first_got(const char *text)
+static bool among(const char *words, const char *name, size_t len)
 {
-    const char *at = strstr(text, " GOT");
-    while (at != NULL && at > text && at[-1] != '\n')
-        at--;
-    return at;
+    for (const char *w = words; *w != '\0'; w += strcspn(w, " "), w += strspn(w, " "))
+        if (strcspn(w, " ") == len && strncmp(w, name, len) == 0)
+            return true;
+    return false;
+}
+
+const char *harness_first_got(const char *text, const char *granted)
+{
+    for (const char *at = text; (at = strstr(at, " GOT")) != NULL; at++) {
+        const char *line = at;
+        while (line > text && line[-1] != '\n')
+            line--;
+        if (!among(granted, line, (size_t)(at - line)))
+            return line;
+    }
+    return NULL;
 }
 
 bool harness_has_got(const char *text, const char *what)

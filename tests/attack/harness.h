@@ -21,6 +21,7 @@ struct harness {
     int listeners[2], leaked_fd, tree_fd;
     const struct attack *rows;
     size_t count;
+    enum sandbox_profile profile;   /* of the sandboxes that harness_ours() makes */
     struct sandbox_client *client;  /* NULL until harness_jail() */
     struct sandbox *neighbour;
 };
@@ -35,5 +36,5 @@ struct outcome harness_ours(struct harness *h, const struct attack *a, const cha
 /* A part by `adapter`, one line of shell that ends in "$@"; NULL: in a bare child. */
 void harness_other(struct harness *h, const struct attack *a, const char *part, const char *adapter, struct run_end *out);
 
-const char *harness_first_got(const char *text);        /* the first line that ends in GOT; NULL: none */
+const char *harness_first_got(const char *text, const char *granted);    /* the first line that says GOT of a name not in granted */
 bool harness_has_got(const char *text, const char *what);

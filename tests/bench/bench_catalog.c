@@ -51,7 +51,7 @@ static int fill(struct catalog *c, uint32_t rows, struct err *err)
         struct task t = { .id = id, .repo = repo, .base_commit = "0123456789012345678901234567890123456789",
                           .problem_statement = statement,
                           .patch = patch, .test_patch = patch, .fail_to_pass = { ids, 1 }, .pass_to_pass = { ids + 1, 1 },
-                          .test_cmd = "python3 -m pytest -q", .reader = "auto", .environment = "host", .split = "bench",
+                          .test_cmd = "python3 -m pytest -q", .reader = "auto", .environment = "host", .profile = "strict", .split = "bench",
                               .timeout_s = 300,
                           .memory_mb = 2048, .extra_json = "{}", .base_tree = "0123456789012345678901234567890123456789" };
         digest_of(&t.definition, id, strlen(id));

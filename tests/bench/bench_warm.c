@@ -39,7 +39,7 @@ static double median(double *v, int n)
 static double ms_of(struct sandbox_client *c, int tree, bool declared)
 {
     uint64_t began = clock_mono_ns();
-    struct sandbox *s = box_acquire(c, (struct sandbox_spec){ tree, -1, -1, declared ? &warm : NULL }, limits);
+    struct sandbox *s = box_acquire(c, (struct sandbox_spec){ tree, -1, -1, 0, declared ? &warm : NULL }, limits);
     struct outcome o = box_command(c, s, command);
     sandbox_close(s);
     double ms = (double)(clock_mono_ns() - began) / 1e6;
@@ -167,7 +167,7 @@ static double ms_ours(struct sandbox_client *c, int tree, const struct suite *u,
         fail_msg("%s", err.msg);
     own_fd edits = frame_memfd("edits", b.data, b.len, &err);
     buf_done(&b);
-    struct sandbox *s = box_acquire(c, (struct sandbox_spec){ tree, edits, -1, &warm }, limits);
+    struct sandbox *s = box_acquire(c, (struct sandbox_spec){ tree, edits, -1, 0, &warm }, limits);
     struct outcome o = box_command(c, s, (struct sandbox_command){ .argv = u->argv });
     sandbox_close(s);
     double ms = (double)(clock_mono_ns() - began) / 1e6;

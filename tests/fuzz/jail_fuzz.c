@@ -139,7 +139,8 @@ static int refuse(int bit, struct err *err)
 void keeper_main(struct kit *kit, int entered, const struct err *why) { (void)kit, (void)entered, (void)why; abort(); }
 int mount_plan(struct plan *out, struct err *err) { *out = (struct plan){ 0 }; (void)err; return 0; }
 int mount_jail(struct err *err) { (void)err; return 0; }
-int seccomp_compile(struct sock_fprog *out, bool host, struct err *err) { (void)host; *out = (struct sock_fprog){ 0 }; (void)err; return 0; }
+int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, bool host, struct err *err) { (void)host; *out = (struct sock_fprog){ 0 }; (void)profile, (void)err; return 0; }
+int landlock_version(void) { return 0; }
 int mount_clone(int fd, int userns, bool *own, struct err *err)
 {
     (void)userns;
@@ -312,7 +313,7 @@ static void send_to_jail(struct jail *j, const void *bytes, size_t n, const int 
     const struct slot *s = &before[r->slot];
     bool current = r->generation == s->generation;
     if (r->kind == GRANT_ACQUIRE) {
-        if (current ? s->state != SLOT_READY : r->generation > s->generation)
+        if (current ? s->state != SLOT_READY || r->profile >= SANDBOX_PROFILE_COUNT : r->generation > s->generation)
             abort();
         pending[r->slot].acquires++;
     } else if (r->kind == GRANT_RUN) {
@@ -355,7 +356,7 @@ static void play(struct jail *j, struct input *in)
         uint32_t kind = byte(in), mask = kind >> 4 | (what & 16 ? byte(in) << 4 : 0);
         static struct { struct grant_request r; char text[GRANT_INLINE_MAX + 1]; } packet;
         packet.r = (struct grant_request){ .kind = kind & 15, .slot = s->kit.slot, .generation = s->generation - (what >> 6),
-                                           .fds = mask };
+                                           .fds = mask, .profile = (what >> 5) & 1 };
         size_t text = packet.r.kind == GRANT_RUN && !(mask & GRANT_FD_COMMAND) ? number(in, 2) % sizeof packet.text : 0;
         if (what & 8)
             for (size_t i = 0; i < sizeof packet.r.limits / 8; i++)

@@ -1,5 +1,6 @@
 /* catalog_test.c - rows put, found, paged, and a file that is not a catalog. */
 #include "tests/repos/repos_test.h"
+#include <sqlite3.h>
 
 static struct task make_task(struct arena *a, const char *id, const char *repo)
 {
@@ -12,6 +13,34 @@ static struct task make_task(struct arena *a, const char *id, const char *repo)
     digest_of(&t.snapshot, "s", 1);
     digest_of(&t.definition, id, strlen(id));
     return t;
+}
+
+/* A catalog of before there were profiles: its tasks are strict ones, and what is imported again is unchanged. */
+static void catalog_open__takes_version_1(void **state)
+{
+    (void)state;
+    char *d = temp_dir(), path[4200];
+    own_arena a = { 0 };
+    struct catalog *c = NULL;
+    struct err err = { 0 };
+    enum catalog_put what;
+    struct task t = make_task(&a, "django-1", "django"), got;
+    assert_int_equal(catalog_open(&c, d, true, &err), 0);
+    assert_int_equal(catalog_put(c, &t, &what, &err), 0);
+    catalog_close(c);
+    snprintf(path, sizeof path, "%s/catalog.db", d);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "ALTER TABLE tasks DROP COLUMN profile; PRAGMA user_version=1", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(catalog_open(&c, d, false, &err), ERR_UNSUPPORTED);        /* who may only read leaves it as it is */
+    assert_int_equal(catalog_open(&c, d, true, &err), 0);
+    assert_int_equal(catalog_put(c, &t, &what, &err), 0);
+    assert_int_equal(what, CATALOG_UNCHANGED);
+    assert_int_equal(catalog_get(c, &got, &a, "django-1", &err), 0);
+    assert_string_equal(got.profile, "strict");
+    catalog_close(c);
+    drop_dir(d);
 }
 
 static void catalog_put__tells_added_unchanged_replaced(void **state)
@@ -34,6 +63,7 @@ static void catalog_put__tells_added_unchanged_replaced(void **state)
     assert_int_equal(catalog_put(c, &t, &what, &err), 0);
     assert_int_equal(what, CATALOG_REPLACED);
     digest_of(&t.definition, "new", 3);
+    t.profile = "compatible";
     assert_int_equal(catalog_put(c, &t, &what, &err), 0);
     assert_int_equal(what, CATALOG_REPLACED);
 
@@ -41,6 +71,7 @@ static void catalog_put__tells_added_unchanged_replaced(void **state)
     assert_string_equal(got.patch, "p");
     assert_string_equal(got.extra_json, "{\"x\":2}");
     assert_string_equal(got.base_tree, t.base_tree);
+    assert_string_equal(got.profile, "compatible");
     assert_string_equal(got.fail_to_pass.items[0], "a::b");
     assert_true(digest_equal(&got.definition, &t.definition));
     assert_int_equal(catalog_put(reader, &t, &what, &err), 0);               /* unchanged: nothing to write */
@@ -123,6 +154,7 @@ static void catalog_open__tells_a_corrupt_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(catalog_open__takes_version_1),
         cmocka_unit_test(catalog_put__tells_added_unchanged_replaced),
         cmocka_unit_test(catalog_list__pages_by_id_and_filters),
         cmocka_unit_test(catalog_open__tells_a_corrupt_file),

@@ -18,7 +18,7 @@ static inline void fixture_import(struct fixture *f)
     char *head = slurp(f->top, "head", NULL), dir[4200];
     f->t = (struct task){ .id = "t-1", .repo = "r", .base_commit = arena_strndup(&f->a, head, 40), .problem_statement = "",
                           .patch = "",
-                          .test_patch = "", .test_cmd = "true", .reader = "auto", .environment = "host", .split = "",
+                          .test_patch = "", .test_cmd = "true", .reader = "auto", .environment = "host", .profile = "strict", .split = "",
                               .timeout_s = 1,
                           .memory_mb = 64, .extra_json = "{}", .base_tree = "" };
     free(head);

@@ -19,6 +19,7 @@ static void task_read_json__fills_defaults_and_keeps_unknown_fields(void **state
     assert_string_equal(t.environment, "host");
     assert_true(t.timeout_s == 300.0);
     assert_int_equal(t.memory_mb, 2048);
+    assert_string_equal(t.profile, "strict");
     assert_string_equal(t.extra_json, "{\"alpha\":{\"k\":null},\"zeta\":[1,2]}");
     assert_int_equal(t.fail_to_pass.count, 1);
     assert_int_equal(t.pass_to_pass.count, 0);
@@ -98,6 +99,9 @@ static void task_read_json__names_the_wrong_field(void **state)
         { RECORD_HEAD "\"memory_mb\":2097152," RECORD_TAIL, "memory_mb: 2097152, want a whole number in 16..1048576" },
         { RECORD_HEAD "\"environment\":\"python:3.11\"," RECORD_TAIL, "environment: \"python:3.11\", want host, or" },
         { RECORD_HEAD "\"environment\":\"sha256:0123\"," RECORD_TAIL, "environment: \"sha256:0123\"" },
+        { RECORD_HEAD "\"profile\":\"loose\"," RECORD_TAIL, "profile: \"loose\", want strict, or compatible" },
+        { RECORD_HEAD "\"profile\":1," RECORD_TAIL, "profile: want a string, got an integer" },
+        { RECORD_HEAD "\"profil\":\"strict\"," RECORD_TAIL, "unknown field profil: did you mean profile?" },
         { RECORD_HEAD "\"choice\":[]," RECORD_TAIL, "choice: want an object, got a list" },
         { RECORD_HEAD "\"choice\":{\"prompt\":\"p\",\"prefix\":\"\"}," RECORD_TAIL, "choice.suffix: want a string, got nothing" },
         { RECORD_HEAD CHOICE "\"options\":\"ab\"}," RECORD_TAIL, "choice.options: want a list of strings, got a string" },

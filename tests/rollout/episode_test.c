@@ -44,7 +44,7 @@ static void w_task(void *x, struct episode *e)
     (void)x;
     static const char *f2p[] = { "t::one" };
     struct task t = { .id = e->request.task_id, .repo = "r", .base_commit = "c", .problem_statement = "p", .patch = "the fix",
-                      .test_patch = "", .fail_to_pass = { f2p, 1 }, .test_cmd = "true", .reader = "auto", .environment = "host",
+                      .test_patch = "", .fail_to_pass = { f2p, 1 }, .test_cmd = "true", .reader = "auto", .environment = "host", .profile = "strict",
                       .split = "", .timeout_s = 10, .extra_json = "{}", .base_tree = "" };
     struct err err = { 0 };
     int rc = strcmp(e->request.task_id, "missing") == 0 ? err_set(&err, ERR_NOT_FOUND, "no task missing") : 0;

@@ -494,7 +494,7 @@ static int set_up(void **s)
     struct str_list notes = { 0 };
     task = (struct task){ .id = "calc-1", .repo = "calc", .base_commit = arena_strdup(&task_arena, commit),
                           .problem_statement = "", .patch = "", .test_patch = test_patch, .test_cmd = "pytest -q",
-                          .reader = "pytest", .environment = "host", .split = "test", .timeout_s = 10,
+                          .reader = "pytest", .environment = "host", .profile = "strict", .split = "test", .timeout_s = 10,
                           .memory_mb = 128, .extra_json = "{}" };
     if (store_open(&store, store_dir, true, &err) < 0 ||
         store_import(store, &task_arena, &task, repos, &notes, &err) < 0) {

@@ -82,7 +82,7 @@ static void a_test_sees_no_difference(void **state)
     free(text);
     const char *const argv[] = { "python3", "-m", "pytest", "-q", "test_observe.py", NULL };
     struct sandbox_command cmd = { .argv = argv, .env = addopts };
-    struct sandbox_spec plain = { tree, -1, -1, NULL }, declares = { tree, -1, -1, &warm };
+    struct sandbox_spec plain = { tree, -1, -1, 0, NULL }, declares = { tree, -1, -1, 0, &warm };
     struct outcome o = run_until(&plain, &cmd, "");
     char *cold = observed(&o);
     for (int i = 0; i < 4; i++) {
@@ -132,7 +132,7 @@ static void what_disagrees_is_cold(void **state)
             assert_int_equal(mkdir(sub, 0755), 0);
         put(dir, "test_one.py", PASSES);
         put(dir, trees[i].name, trees[i].text);
-        struct sandbox_spec spec = { tree, -1, -1, &warm };
+        struct sandbox_spec spec = { tree, -1, -1, 0, &warm };
         starts(&spec, &(struct sandbox_command){ .argv = trivial, .env = addopts }, trees[i].start, trees[i].output);
         remove_tree(dir, tree);
     }
@@ -152,7 +152,7 @@ static void edits_that_disagree_are_cold(void **state)
     memcpy(stpcpy(e.rest, name), text, sizeof text);
     struct err err;
     int edits = frame_memfd("edits", &e, offsetof(typeof(e), rest) + sizeof name - 1 + sizeof text - 1, &err);
-    struct sandbox_spec spec = { tree, -1, -1, &warm }, edited = { tree, edits, -1, &warm };
+    struct sandbox_spec spec = { tree, -1, -1, 0, &warm }, edited = { tree, edits, -1, 0, &warm };
     const struct sandbox_command cmd = { .argv = trivial, .env = addopts };
     starts(&spec, &cmd, "warm", "1 passed");
     starts(&edited, &cmd, "cold: the tree has its own argparse.py", "edited in");
@@ -171,7 +171,7 @@ static void another_command_is_cold(void **state)
     int tree = tree_make(dir);
     put(dir, "test_one.py", "import sys, unittest\nclass T(unittest.TestCase):\n    def test_one(self):\n"
         "        print(hash('a string'), file=sys.__stdout__)\n        sys.__stdout__.flush()\n");
-    struct sandbox_spec spec = { tree, -1, -1, &warm };
+    struct sandbox_spec spec = { tree, -1, -1, 0, &warm };
     starts(&spec, &(struct sandbox_command){ .argv = trivial, .env = addopts }, "warm", "1 passed");
     starts(&spec, &(struct sandbox_command){ .argv = trivial, .env = seeded }, "cold: another environment", "1 passed");
     starts(&spec, &(struct sandbox_command){ .argv = unit, .env = addopts }, "cold: another command", "OK");
@@ -191,7 +191,7 @@ static void another_command_is_cold(void **state)
     /* A small sandbox has all its memory for itself; one that declares nothing is told nothing. */
     struct sandbox_limits small = usual;
     small.memory_bytes = 32 * MIB;
-    s = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, &warm }, small);
+    s = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, 0, &warm }, small);
     struct outcome o = box_run(client, s, "echo small");
     assert_string_equal(o.output, "small\n");
     assert_non_null(strstr(o.result.start, "cold: too little memory"));
@@ -223,7 +223,7 @@ static void streams_and_files(void **state)
     put(dir, "test_one.py", "import os, sys\ndef test_one():\n    sys.stderr.write('to errors')\n    os.write(1, os.read(0, 9))\n");
     const char *const argv[] = { "python3", "-m", "pytest", "-q", "-s", "test_one.py", NULL };
     struct sandbox_streams apart = { -1, -1, -1, true };
-    struct sandbox_spec spec = { tree, -1, -1, &warm };
+    struct sandbox_spec spec = { tree, -1, -1, 0, &warm };
     struct outcome o = run_until(&spec, &(struct sandbox_command){ .argv = argv, .env = addopts, .streams = &apart }, "warm");
     assert_string_equal(o.errors, "to errors");
     assert_null(strstr(o.output, "to errors"));
@@ -284,7 +284,7 @@ static void nothing_stays_for_the_next(void **state)
     const char *const watch[] = { "python3", "-m", "pytest", "-q", "test_observe.py", NULL };
     const char *const havoc[] = { "python3", "-m", "pytest", "-q", "-s", "test_havoc.py", NULL };
     struct sandbox_command observe = { .argv = watch, .env = addopts };
-    struct sandbox_spec plain = { tree, -1, -1, NULL }, declares = { tree, -1, -1, &warm };
+    struct sandbox_spec plain = { tree, -1, -1, 0, NULL }, declares = { tree, -1, -1, 0, &warm };
     struct outcome o = run_until(&plain, &observe, "");
     char *cold = observed(&o);
     for (int i = 0; i < 4; i++) {
@@ -330,7 +330,7 @@ static void the_host_is_out_of_reach(void **state)
         "    try:\n        os.kill(0, 0)\n        os.kill(1, signal.SIGKILL)\n    except PermissionError:\n        pass\n"
         "    assert 'python' not in open('/proc/1/comm').read()\n");
     const char *const argv[] = { "python3", "-m", "pytest", "-q", "test_reach.py", NULL };
-    struct sandbox_spec spec = { tree, -1, -1, &warm };
+    struct sandbox_spec spec = { tree, -1, -1, 0, &warm };
     for (int i = 0; i < 3; i++)
         starts(&spec, &(struct sandbox_command){ .argv = argv, .env = addopts }, "warm", "1 passed");
     remove_tree(dir, tree);
@@ -374,7 +374,7 @@ static void a_false_host_is_found_out(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const argv[] = { "python3", "-S", "-c", script, cases[i].mode, NULL };
         struct sandbox_command host = { .argv = argv };
-        struct sandbox_spec spec = { -1, -1, -1, &host };
+        struct sandbox_spec spec = { -1, -1, -1, 0, &host };
         struct outcome o = run_until(&spec, &(struct sandbox_command){ .shell = "echo in order; grep CapEff /proc/self/status" },
                                      cases[i].start);
         assert_string_equal(o.output, "in order\nCapEff:\t0000000000000000\n");

@@ -160,7 +160,7 @@ static void answer_task(struct world *w, struct episode *e, int rc, const struct
     struct err own = { 0 };
     struct task t = { .id = e->request.task_id, .repo = "r", .base_commit = "c", .problem_statement = "p", .patch = "x",
                       .test_patch = "", .fail_to_pass = { f2p, 1 }, .pass_to_pass = { p2p, 1 }, .test_cmd = "true",
-                      .reader = "auto", .environment = "host", .split = "", .timeout_s = 5, .extra_json = "{}",
+                      .reader = "auto", .environment = "host", .profile = "strict", .split = "", .timeout_s = 5, .extra_json = "{}",
                       .base_tree = "0123456789012345678901234567890123456789" };
     digest_of(&t.definition, e->request.task_id, strlen(e->request.task_id));
     t.snapshot = t.definition;

@@ -5,6 +5,8 @@ static int attack(void)
 {
     static const uid_t ids[] = { 1, 1000, 65534, 0x60000000, 0x60000001, 0x60000802 };
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        if (ids[i] == getuid())             /* one's own, in the compatible profile */
+            continue;
         pid_t pid = fork();
         if (pid == 0)
             _exit(setresuid(ids[i], ids[i], ids[i]) == 0 ? 0 : errno);

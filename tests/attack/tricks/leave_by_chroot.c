@@ -19,4 +19,5 @@ static int attack(void)
 static int twin(void) { return says_ok(chdir("/usr") == 0 && access("bin", F_OK) == 0); }
 
 ATTACK(.tries = "the classic: chroot, keep a directory, climb, chroot again", .attack = attack, .twin = twin, .bare = "chroot",
-       .must = { "chroot refused ENOSYS", "pivot_root refused ENOSYS", "shadow refused ENOENT" });
+       .must = { "chroot refused ENOSYS", "pivot_root refused ENOSYS", "shadow refused ENOENT" },
+       .compatible = { .must = { "chroot refused EPERM", "pivot_root refused EPERM" } });

@@ -4,7 +4,15 @@
 static long try_port(int port)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    return connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&a, sizeof a);
+    int s = socket(AF_INET, SOCK_STREAM, 0), rc = connect(s, (void *)&a, sizeof a);
+    struct sockaddr_in own;
+    socklen_t len = sizeof own;
+    if (rc == 0 && getsockname(s, (void *)&own, &len) == 0 && own.sin_port == a.sin_port) {
+        errno = ECONNREFUSED;           /* nobody is there but oneself: the kernel chose the very port to call from */
+        rc = -1;
+    }
+    close(s);
+    return rc;
 }
 
 static int attack(void)

@@ -27,5 +27,5 @@ static int twin(void)
     return says_ok(p[4096] == 1);
 }
 
-ATTACK(.tries = "memory by a shared file mapping, filled by many children", .attack = attack, .twin = twin, .bare = "memory", .end = SANDBOX_END_EXIT, .value = -1,
+ATTACK(.tries = "memory by a shared file mapping, filled by many children", .attack = attack, .twin = twin, .bare = "memory", .end = SANDBOX_END_COUNT, .value = -1,
        .hits = SANDBOX_HIT_MEMORY, .limits = { .memory_bytes = 64 * MIB, .disk_bytes = 4096 * MIB, .file_bytes = 4096 * MIB, .wall_ns = 20 * SECOND });

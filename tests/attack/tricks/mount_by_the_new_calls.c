@@ -24,4 +24,5 @@ static int twin(void)
 }
 
 ATTACK(.tries = "fsopen and its family (CVE-2022-0185 was in fsconfig)", .attack = attack, .twin = twin, .bare = "fsopen",
-       .must = { "fsopen refused ENOSYS", "open_tree refused ENOSYS", "mount_setattr refused ENOSYS" });
+       .must = { "fsopen refused ENOSYS", "open_tree refused ENOSYS", "mount_setattr refused ENOSYS" },
+       .compatible = { .must = { "fsopen refused EPERM", "open_tree refused EPERM", "mount_setattr refused EPERM" } });

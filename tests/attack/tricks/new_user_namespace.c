@@ -27,4 +27,5 @@ static int twin(void)
 }
 
 ATTACK(.tries = "a nested user namespace, door to most kernel bugs (CVE-2022-0185, CVE-2023-2640)", .attack = attack, .twin = twin,
-       .bare = "unshare-user", .must = { "unshare-user refused ENOSYS", "clone-user refused ENOSYS", "uid_map refused" });
+       .bare = "unshare-user", .must = { "unshare-user refused ENOSYS", "clone-user refused ENOSYS", "uid_map refused" },
+       .compatible = { .grants = "unshare-user unshare-mount unshare-net", .must = { "uid_map refused EPERM" } });

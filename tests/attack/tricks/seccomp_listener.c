@@ -29,4 +29,5 @@ static int twin(void)
 }
 
 ATTACK(.tries = "seccomp itself: a listener that stalls, a second filter that allows", .attack = attack, .twin = twin, .bare = "listener",
-       .must = { "listener refused ENOSYS", "unshare-after-allow-all refused ENOSYS" });
+       .must = { "listener refused ENOSYS", "unshare-after-allow-all refused ENOSYS" },
+       .compatible = { .grants = "unshare-after-allow-all", .must = { "listener refused ENOSYS" } });

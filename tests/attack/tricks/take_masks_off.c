@@ -20,4 +20,5 @@ static int attack(void)
 static int twin(void) { return says_ok(open("/proc/meminfo", O_RDONLY) >= 0); }
 
 ATTACK(.tries = "umount, rename or remove the masks of /proc", .attack = attack, .twin = twin, .bare = "kallsyms",
-       .must = { "umount refused ENOSYS", "rename-mask refused" });
+       .must = { "umount refused ENOSYS", "rename-mask refused" },
+       .compatible = { .must = { "umount refused EPERM", "rename-mask refused" } });

@@ -30,4 +30,5 @@ static int twin(void)
 }
 
 ATTACK(.tries = "ptrace pid 1, or a child in order to call past the filter", .attack = attack, .twin = twin, .bare = "ptrace-seize-init",
-       .must = { "ptrace-seize-init refused ENOSYS", "ptrace-child refused ENOSYS" });
+       .must = { "ptrace-seize-init refused ENOSYS", "ptrace-child refused ENOSYS" },
+       .compatible = { .grants = "ptrace-child traceme", .must = { "ptrace-seize-init refused EPERM", "ptrace-attach-init refused EPERM" } });

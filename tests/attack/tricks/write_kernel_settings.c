@@ -31,4 +31,5 @@ static int twin(void)
 }
 
 ATTACK(.tries = "core_pattern, modprobe and other settings (runc CVE-2025-52881)", .attack = attack, .twin = twin,
-       .bare = "/proc/sys/kernel/core_pattern", .must = { "/proc/sys/kernel/core_pattern refused", "sethostname refused ENOSYS" });
+       .bare = "/proc/sys/kernel/core_pattern", .must = { "/proc/sys/kernel/core_pattern refused", "sethostname refused ENOSYS" },
+       .compatible = { .must = { "/proc/sys/kernel/core_pattern refused", "sethostname refused EPERM" } });
