@@ -595,7 +595,8 @@ static int mask(int proc, const char *name, int store, const char *with, struct 
 
 int mount_proc_hidden(struct err *err)
 {
-    return fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    static const char *const options[][2] = { { "hidepid", "2" }, { NULL, NULL } };
+    return fresh("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
 
 int mount_proc(const struct world *w, struct err *err)
