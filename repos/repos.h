@@ -17,6 +17,12 @@
 /* One JSONL record (a line without its newline). Every wrong field is named; unknown ones go to extra_json. */
 MUST_CHECK int task_read_json(struct task *out, struct arena *a, const char *json, size_t n, struct err *err);
 MUST_CHECK int task_write_json(struct buf *out, const struct task *t, struct err *err);    /* no newline */
+/*
+ * How the task's runs begin: fills t->argv and t->warm, in `a`. Both stay empty where a shell must run the command, or where no
+ * warm process is declared: by the field "warm" ([] for none) among extra_json, or, where that is absent, by a command that
+ * begins with python3 -m pytest or pytest.
+ */
+MUST_CHECK int task_warm(struct task *t, struct arena *a, struct err *err);
 
 /* --- catalog: catalog.c --- */
 struct catalog;

@@ -26,6 +26,9 @@
 #define MEMORY_MB       2048
 #define CHOICE_OPTIONS_MIN 2
 #define CHOICE_OPTIONS_MAX 64   /* as the learner's vocabulary has them: learner/choice.h */
+#define WARM_WORDS_MAX  16
+/* No quote, no expansion, no operator, no comment: to a shell these are words. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,@%+= -"
 #define SLIP_NAME_MAX   32      /* longer names are no slips of ours */
 
 static void own_json_done(json_t **j) { json_decref(*j); }
@@ -265,6 +268,25 @@ static int check_choice(struct reading *r)
     return 0;
 }
 
+/* How runs begin; kept among the further fields, as it changes nothing but their speed. */
+static int check_warm(struct reading *r)
+{
+    const json_t *warm = json_object_get(r->root, "warm");
+    if (warm == NULL || json_is_null(warm))
+        return 0;
+    if (!json_is_array(warm))
+        return wrong_type(r, "warm", "a list of words", warm);
+    size_t n = json_array_size(warm);
+    if (n > WARM_WORDS_MAX)
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field warm: %zu words, at most %d", r->id, n, WARM_WORDS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(warm, i);
+        if (!json_is_string(one) || json_string_length(one) == 0 || has_control(json_string_value(one), json_string_length(one)))
+            return err_set(r->err, ERR_BAD_INPUT, "task %s: field warm: entry %zu: want a word", r->id, i + 1);
+    }
+    return 0;
+}
+
 /* Lower case, underscores left out: how people remember a field's name. False when it is longer than any slip. */
 static bool plain_name(char out[SLIP_NAME_MAX], const char *name)
 {
@@ -308,7 +330,7 @@ static int check_slips(struct reading *r)
     static const char *const known[] = { "instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch",
                                          "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmd", "reader", "environment",
                                          "profile", "split",
-                                         "timeout_s", "memory_mb", "choice",
+                                         "timeout_s", "memory_mb", "choice", "warm",
                                          "fail_to_pass", "pass_to_pass" };      /* accepted as well */
     const char *name;
     json_t *value;
@@ -382,7 +404,7 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
         || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
         || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0
-        || (rc = check_choice(&r)) < 0)
+        || (rc = check_choice(&r)) < 0 || (rc = check_warm(&r)) < 0)
         return rc;
     t.memory_mb = (uint64_t)memory_mb;
 
@@ -436,4 +458,54 @@ int task_write_json(struct buf *out, const struct task *t, struct err *err)
     int rc = buf_add(out, text, strlen(text), err);
     free(text);
     return rc;
+}
+
+/* ---- how runs begin ---- */
+
+/* The words of a command in which a shell would find nothing but words; none: not such a command, or out of memory. */
+static struct str_list plain_words(struct arena *a, const char *cmd)
+{
+    struct str_list out = { 0 };
+    char *text = arena_strdup(a, cmd), *save = NULL;
+    out.items = arena_alloc(a, (strlen(cmd) / 2 + 1) * sizeof *out.items);
+    if (text == NULL || out.items == NULL || strspn(cmd, PLAIN) != strlen(cmd))
+        return (struct str_list){ 0 };
+    for (char *w = strtok_r(text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save))
+        out.items[out.count++] = w;
+    return out.count > 0 && strchr(out.items[0], '=') == NULL ? out : (struct str_list){ 0 };
+}
+
+static bool begins(const struct str_list *words, const struct str_list *with)
+{
+    uint32_t i = 0;
+    while (i < with->count && i < words->count && strcmp(words->items[i], with->items[i]) == 0)
+        i++;
+    return i > 0 && i == with->count;
+}
+
+int task_warm(struct task *t, struct arena *a, struct err *err)
+{
+    static const char *usual[] = { "python3", "-m", "pytest", "python", "-m", "pytest", "pytest", "py.test" };
+    static const struct str_list begins_of[] = { { usual, 3 }, { usual + 3, 3 }, { usual + 6, 1 }, { usual + 7, 1 } };
+    t->argv = t->warm = (struct str_list){ 0 };
+    struct str_list words = plain_words(a, t->test_cmd), warm = { 0 };
+    own_json *extra = json_loads(t->extra_json != NULL && t->extra_json[0] != '\0' ? t->extra_json : "{}", 0, NULL);
+    const json_t *field = json_object_get(extra, "warm");
+    if (json_is_array(field)) {
+        warm.items = arena_alloc(a, (json_array_size(field) + 1) * sizeof *warm.items);
+        for (size_t i = 0; warm.items != NULL && i < json_array_size(field); i++)
+            if ((warm.items[warm.count++] = arena_strdup(a, json_string_value(json_array_get(field, i)))) == NULL)
+                warm.items = NULL;
+        if (warm.items == NULL)
+            return err_set(err, ERR_LIMIT, "task %s: out of memory", t->id);
+    } else {
+        for (size_t i = 0; warm.count == 0 && i < sizeof begins_of / sizeof begins_of[0]; i++)
+            if (begins(&words, &begins_of[i]))
+                warm = begins_of[i];
+    }
+    if (begins(&words, &warm)) {
+        t->argv = words;
+        t->warm = warm;
+    }
+    return 0;
 }

@@ -27,6 +27,7 @@ struct task {
     double   timeout_s;
     uint64_t memory_mb;
     const char *extra_json;         /* unknown fields, one JSON object; "{}" when none */
+    struct str_list argv, warm;     /* set by task_warm(): its command as words, and those of them that a warm process begins with */
     /* set at import */
     const char *base_tree;          /* 40 hex: git tree id of the base tree incl. set-up layer, in our object store */
     struct digest snapshot;         /* environment + base tree */

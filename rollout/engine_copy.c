@@ -73,6 +73,8 @@ int engine_copy_task(const struct task **out, struct arena *a, const struct task
         k->fail_to_pass = list(&c, &t->fail_to_pass);
         k->pass_to_pass = list(&c, &t->pass_to_pass);
         k->test_cmd = text(&c, t->test_cmd);
+        k->argv = list(&c, &t->argv);
+        k->warm = list(&c, &t->warm);
         k->reader = text(&c, t->reader);
         k->environment = text(&c, t->environment);
         k->split = text(&c, t->split);

@@ -99,6 +99,7 @@ void engine_on_run(struct engine *g, struct episode *e, int rc, const struct run
         e->run = *run;
         const char *end = run->run_end == NULL ? "" : arena_strdup(&e->arena, run->run_end);
         e->run.run_end = end != NULL ? end : "";
+        e->run.start = run->start == NULL ? NULL : arena_strdup(&e->arena, run->start);
         output_len = output_len < OUTPUT_ROOM ? output_len : OUTPUT_ROOM;
         if (e->output_room == NULL && output_len > 0)
             e->output_room = arena_alloc(&e->arena, OUTPUT_ROOM);

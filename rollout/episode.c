@@ -304,6 +304,7 @@ static void on_report(struct episode *e, const struct episode_event *ev, uint64_
         verdict_without_run(&v, OUTCOME_UNREADABLE, ev->unreadable ? "the report cannot be read: it ended its reader twice"
                             : "the report does not fit its memory budget", "");
         v.run_end = e->run.run_end;
+        v.start = e->run.start != NULL ? e->run.start : "";
         v.limits_hit = e->run.limits_hit | e->run.ended_by_limit;
         v.memory_bytes_peak = e->run.memory_bytes_peak;
         v.cpu_ns = e->run.cpu_ns;

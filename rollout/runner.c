@@ -164,6 +164,8 @@ static void world_task_get(void *world, struct episode *e)
     struct err err = { 0 };
     struct task task;
     int rc = catalog_get(r->server->catalog, &task, &a, e->request.task_id, &err);
+    if (rc == 0)
+        rc = task_warm(&task, &a, &err);
     engine_on_task(r->server->engine, e, rc, rc == 0 ? &task : NULL, &err);
 }
 
@@ -214,6 +216,35 @@ static int environment_fd(struct runner *r, const char *environment, int *out, s
     return *out >= 0 ? 0 : err_sys(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "environment image %s is not in the store", hex);
 }
 
+/* NULL-terminated, in the work's arena. */
+static const char **words(struct work *w, const struct str_list *list)
+{
+    const char **out = arena_alloc(&w->arena, (list->count + 1) * sizeof *out);
+    if (out == NULL)
+        return NULL;
+    memcpy(out, list->items, list->count * sizeof *out);
+    out[list->count] = NULL;
+    return out;
+}
+
+/* The task's command, and how it begins (argv NULL: not declared). */
+static int command_of(struct work *w, const struct episode *e, struct sandbox_command *out, struct sandbox_command *out_warm,
+                      struct err *err)
+{
+    const char *const *env;
+    int rc = reader_environment(&env, &w->arena, e->task, err);
+    if (rc < 0)
+        return rc;
+    *out = *out_warm = (struct sandbox_command){ .env = env };
+    if (e->task->warm.count == 0) {
+        out->shell = e->task->test_cmd;
+        return 0;
+    }
+    out->argv = words(w, &e->task->argv);
+    out_warm->argv = words(w, &e->task->warm);
+    return out->argv != NULL && out_warm->argv != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
+}
+
 static int acquire(struct runner *r, struct episode *e, struct err *err)
 {
     struct work *w = work_of(r, e, err);
@@ -231,6 +262,12 @@ static int acquire(struct runner *r, struct episode *e, struct err *err)
     const bool compatible = strcmp(e->task->profile, "compatible") == 0;
     struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root,
                                  .profile = compatible ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
+    struct sandbox_command command, warm;
+    rc = command_of(w, e, &command, &warm, err);
+    if (rc < 0)
+        return rc;
+    if (warm.argv != NULL)
+        spec.warm = &warm;
     struct sandbox_limits limits = { .wall_ns = e->run_wall_ns, .memory_bytes = e->task->memory_mb << 20 };
     return sandbox_acquire(r->jail, &spec, &limits, on_acquired, w, err);
 }
@@ -247,7 +284,8 @@ static void world_sandbox_acquire(void *world, struct episode *e)
 static void describe_run(struct run_facts *out, char text[32], const struct sandbox_result *s)
 {
     *out = (struct run_facts){ .run_end = text, .limits_hit = s->limits_hit, .wall_ns = s->wall_ns, .cpu_ns = s->cpu_ns,
-                               .memory_bytes_peak = s->memory_bytes_peak, .output_bytes = s->output_bytes };
+                               .memory_bytes_peak = s->memory_bytes_peak, .output_bytes = s->output_bytes,
+                               .start = s->start };
     switch (s->end) {
     case SANDBOX_END_EXIT:
         snprintf(text, 32, "exit %d", s->value);
@@ -303,13 +341,12 @@ static void on_run(void *arg, int rc, struct sandbox_result *s, const struct err
 static int run_command(struct runner *r, struct episode *e, struct err *err)
 {
     struct work *w = e->world;
-    const char *const *env;
-    int rc = reader_environment(&env, &w->arena, e->task, err);
+    struct sandbox_command command, warm;
+    int rc = command_of(w, e, &command, &warm, err);
     if (rc < 0)
         return rc;
     if (r->jail == NULL || w->sandbox == NULL)
         return err_set(err, ERR_LOST, "the jail went away before the command could start");
-    struct sandbox_command command = { .shell = e->task->test_cmd, .env = env };
     return sandbox_run(w->sandbox, &command, on_run, w, err);
 }
 

@@ -369,6 +369,7 @@ int verdict_judge(struct verdict *out, struct arena *a, const struct task *task,
         return out_of_arena(err, task);
 
     out->run_end = or_empty(run->run_end);
+    out->start = or_empty(run->start);
     out->reader = or_empty(report->reader);
     out->fault = "";
     out->retryable = false;
@@ -402,7 +403,7 @@ void verdict_without_run(struct verdict *out, enum outcome outcome, const char *
         .reason = reason != NULL && *reason != '\0' ? reason : outcome_name(outcome),
         .patch_status = outcome == OUTCOME_PATCH_FAILED || outcome == OUTCOME_UNREADABLE ? "failed"
                       : outcome == OUTCOME_PATCH_EMPTY ? "empty" : "not_tried",
-        .run_end = "", .reader = "",
+        .run_end = "", .reader = "", .start = "",
         .fault = or_empty(fault),
         .retryable = outcome == OUTCOME_INFRA_ERROR,
         .maskable = outcome_maskable(outcome),
@@ -427,6 +428,7 @@ int verdict_copy(struct verdict *out, struct arena *a, const struct verdict *v, 
     c.reason = copy_str(a, v->reason, &ok);
     c.patch_status = copy_str(a, v->patch_status, &ok);
     c.run_end = copy_str(a, v->run_end, &ok);
+    c.start = copy_str(a, v->start, &ok);
     c.reader = copy_str(a, v->reader, &ok);
     c.fault = copy_str(a, v->fault, &ok);
     c.tests = arena_alloc(a, ((size_t)v->test_count + 1) * sizeof *c.tests);

@@ -55,6 +55,7 @@ struct run_facts {
     uint32_t limits_hit;            /* SANDBOX_HIT_* bits */
     uint32_t ended_by_limit;        /* one SANDBOX_HIT_* bit, or 0 */
     uint64_t wall_ns, cpu_ns, memory_bytes_peak, output_bytes;
+    const char *start;              /* sandbox_result.start; NULL is "" */
 };
 
 struct timings { uint64_t queue_ns, prepare_ns, slot_ns, run_ns, read_ns, total_ns; };
@@ -66,6 +67,7 @@ struct verdict {
     const char *reason;             /* one line, never NULL */
     const char *patch_status;       /* "applied", "failed", "empty", "not_tried" */
     const char *run_end, *reader;
+    const char *start;              /* how the run began: "warm", "cold: " and why, or "" */
     const char *fault;              /* with an absent reward: "worker_lost", "sandbox", "store", ...; else "" */
     bool retryable, cached, maskable;
     uint32_t attempts;

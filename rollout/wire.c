@@ -239,6 +239,7 @@ static Assay__V1__Verdict *verdict_message(struct arena *a, const struct verdict
             limits[m->n_limits_hit++] = message_text(limit_names[i].name);
     m->limits_hit = limits;
     m->run_end = message_text(v->run_end);
+    m->start = message_text(v->start);
     m->reader = message_text(v->reader);
     m->peak_memory_bytes = v->memory_bytes_peak;
     m->cpu_ns = v->cpu_ns;
@@ -282,7 +283,7 @@ int wire_write_evaluate_response(struct buf *out, const char *request_id, const 
 
 static int read_verdict(struct verdict *out, struct arena *a, const Assay__V1__Verdict *m, struct err *err)
 {
-    struct verdict v = { .fault = "", .patch_status = "", .run_end = "", .reader = "" };
+    struct verdict v = { .fault = "", .patch_status = "", .run_end = "", .reader = "", .start = "" };
     bool known = false;
     for (int i = 0; i < OUTCOME_COUNT; i++)
         if (outcome_out[i] == m->outcome) {
@@ -295,7 +296,7 @@ static int read_verdict(struct verdict *out, struct arena *a, const Assay__V1__V
     v.reward = m->reward != NULL ? m->reward->value : 0;
     struct { const char **to; const char *from; } texts[] = {
         { &v.reason, m->reason }, { &v.patch_status, m->patch_status }, { &v.run_end, m->run_end },
-        { &v.reader, m->reader }, { &v.fault, m->fault },
+        { &v.reader, m->reader }, { &v.fault, m->fault }, { &v.start, m->start },
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if ((*texts[i].to = arena_strdup(a, texts[i].from)) == NULL)

@@ -5,8 +5,10 @@
 #include "sandbox/landlock.h"
 #include "sandbox/rights.h"
 #include "sandbox/mount.h"
+#include "sandbox/warm.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sched.h>
@@ -22,6 +24,7 @@ extern char **environ;
 static const char *const fixed_env[] = {
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/sandbox",
     "SHELL=/bin/sh", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "TMPDIR=/tmp",
+    "PWD=" SANDBOX_WORK_DIR,        /* as a shell would set it, where one runs the command */
     "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONNOUSERSITE=1", "GIT_TERMINAL_PROMPT=0",
 };
 static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
@@ -52,15 +55,14 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
-void cell_reaper(const struct kit *kit, const struct world *w, int sock)
+_Noreturn static void reap(const struct kit *kit, int userns, uid_t id, int rc, struct err *why, int sock)
 {
-    struct err err = { 0 };
-    int rc = mount_proc(w, &err);
+    struct err err = *why;
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit, inside_uid(kit), NULL, &err);     /* it only sleeps: no filter needed */
+        rc = rights_drop(kit, userns, id, NULL, 0, &err);     /* it only sleeps: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -68,6 +70,19 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
         _exit(1);
     for (;;)
         pause();
+}
+
+void cell_reaper(const struct kit *kit, const struct world *w, int sock)
+{
+    struct err err = { 0 };
+    int rc = mount_proc(w, &err);
+    reap(kit, kit->userns, inside_uid(kit), rc, &err, sock);
+}
+
+void cell_reaper_within(const struct kit *kit, int sock)
+{
+    struct err err = { 0 };
+    reap(kit, -1, 0, 0, &err, sock);
 }
 
 static void limit(int what, uint64_t value)
@@ -226,6 +241,28 @@ static int prepare(enum sandbox_profile profile)
     return 0;
 }
 
+/* Execute it; a name is looked for as a shell does. Returns on failure, errno set. */
+static void call_exec(const struct call *c)
+{
+    const char *dirs = strchr(c->path, '/') != NULL ? "" : NULL;
+    for (const char **e = c->env; dirs == NULL && *e != NULL; e++)
+        if (strncmp(*e, "PATH=", 5) == 0)
+            dirs = *e + 5;
+    int why = ENOENT;
+    for (const char *d = dirs != NULL ? dirs : ""; ; d++) {
+        size_t n = strcspn(d, ":");
+        char found[4096];
+        if (snprintf(found, sizeof found, "%.*s%s%s", (int)n, d, n > 0 ? "/" : "", c->path) < (int)sizeof found)
+            execve(found, (char *const *)(uintptr_t)c->argv, (char *const *)(uintptr_t)c->env);
+        if (errno != ENOENT && errno != ENOTDIR)
+            why = errno;
+        d += n;
+        if (*d == '\0')
+            break;
+    }
+    errno = why;
+}
+
 /* Become the command. Returns only on failure. */
 static int run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
                int null_errno, struct err *err)
@@ -245,8 +282,80 @@ static int run(const struct kit *kit, const struct cell_order *o, const char *by
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, 126);
     umask(022);
-    execve(c.path, (char *const *)(uintptr_t)c.argv, (char *const *)(uintptr_t)c.env);
+    call_exec(&c);
     unable(c.path, errno == ENOENT ? 127 : 126);
+}
+
+static void default_signals(void)
+{
+    sigset_t none;
+    for (int sig = 1; sig < 65; sig++)
+        signal(sig, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* What warm.h promises a host: its descriptors and its environment. They are put in place by way of high numbers. */
+static int host_outfit(struct call *c, const struct kit *kit, int declared, int *sock, int out, struct err *err)
+{
+    const struct sock_fprog *agents = &kit->filters[SANDBOX_STRICT];
+    char fixed[FIXED_ENV_COUNT * 128], *at = fixed;
+    for (size_t i = 0; i < FIXED_ENV_COUNT; i++)
+        at = stpcpy(at, fixed_env[i]) + 1;
+    own_fd env = frame_memfd("env", fixed, (size_t)(at - fixed), err);
+    own_fd filter = env < 0 ? -1 : frame_memfd("filter", agents->filter, agents->len * sizeof *agents->filter, err);
+    if (filter < 0)
+        return err->code;
+    const int from[] = { [WARM_SOCK] = *sock, [WARM_COMMAND] = declared, [WARM_ENV] = env, [WARM_FILTER] = filter };
+    for (int fd = WARM_SOCK; fd <= WARM_FILTER; fd++)
+        if (dup2(from[fd], 64 + fd) < 0)
+            return err_sys(err, ERR_SYS, "warm host: descriptors");
+    *sock = 64 + WARM_SOCK;
+    own_fd null = open("/dev/null", O_RDONLY);
+    if (dup2(out, 1) < 0 || dup2(out, 2) < 0 || null < 0 || (null > 0 && dup2(null, 0) < 0))
+        return err_sys(err, ERR_SYS, "warm host: /dev/null");
+    for (int fd = WARM_SOCK; fd <= WARM_FILTER; fd++)
+        if (dup2(64 + fd, fd) < 0)
+            return err_sys(err, ERR_SYS, "warm host: descriptors");
+    *sock = WARM_SOCK;
+    env = filter = null = -1;                   /* closed by what follows */
+    close_range(WARM_FILTER + 1, ~0u, 0);
+    size_t n = 0;
+    for (; c->env[n] != NULL; n++)
+        if (same_name(c->env[n], "PYTHONPATH="))
+            return err_set(err, ERR_BAD_INPUT, "PYTHONPATH is set");
+    const char **more = realloc(c->env, (n + 2) * sizeof *more);
+    if (more == NULL)
+        return err_set(err, ERR_LIMIT, "warm host: out of memory");
+    c->env = more;
+    more[n] = "PYTHONPATH=" WARM_DIR;
+    more[n + 1] = NULL;
+    return 0;
+}
+
+void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
+{
+    static const uint64_t keep = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_NET_ADMIN;
+    struct err err = { 0 };
+    struct call c;
+    size_t size = 0;
+    default_signals();
+    usual_limits();
+    umask(022);
+    const char *bytes = command_of(declared, &size, &err);
+    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, &err);
+    if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
+        rc = err_sys(&err, ERR_SYS, "warm host: session");
+    if (rc == 0)
+        rc = rights_drop(kit, kit->userns, 0, &kit->host_filter, keep, &err);
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, SANDBOX_STRICT, -1, &err);     /* its forks stay within */
+    if (rc == 0 && (rc = host_outfit(&c, kit, declared, &sock, out, &err)) == 0) {
+        call_exec(&c);
+        rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
+    }
+    answer(sock, rc, &err);
+    _exit(1);
 }
 
 /* Has nobody but reaper and agents ever lived in this pid namespace? An agent's number is asked for and not counted. */
@@ -263,13 +372,9 @@ void cell_agent(const struct kit *kit, const struct world *w, int sock, int out,
     if (again && !among_ourselves())
         _exit(1);
     prctl(PR_SET_NAME, "agent");
-    for (int sig = 1; sig < 65; sig++)
-        signal(sig, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    default_signals();
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
-           : rights_drop(kit, inside_uid(kit), &kit->filters[kit->profile], &err);
+           : rights_drop(kit, kit->userns, inside_uid(kit), &kit->filters[kit->profile], 0, &err);
     if (rc == 0)
         rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))

@@ -56,7 +56,7 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     struct packed command;                  /* .bytes NULL: none yet */
     struct sandbox_limits limits;
     uint32_t which, profile;
-    int fds[3], nfds;                       /* owned */
+    int fds[4], nfds;                       /* owned */
     int retries;
     struct waiting *next;
 };
@@ -351,10 +351,20 @@ int sandbox_acquire_run(struct sandbox_client *c, const struct sandbox_spec *spe
         waiting_free(w);
         return err->code;
     }
+    struct packed declared = { 0 };
+    own_fd warm = -1;
+    if (spec->warm != NULL && command_pack(spec->warm, limits->network == SANDBOX_NET_PROXY, &declared, err) == 0)
+        warm = frame_memfd("warm", declared.bytes + sizeof(struct grant_request), declared.size, err);
+    free(declared.bytes);
+    if (spec->warm != NULL && warm < 0) {
+        waiting_free(w);
+        return err->code;
+    }
     const struct { int fd; uint32_t bit; } given[] = {
         { spec->tree_fd, GRANT_FD_TREE }, { spec->edits_fd, GRANT_FD_EDITS }, { spec->root_fd, GRANT_FD_ROOT },
+        { warm, GRANT_FD_WARM },
     };
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (given[i].fd < 0)
             continue;
         int fd = fcntl(given[i].fd, F_DUPFD_CLOEXEC, 0);

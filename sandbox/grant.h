@@ -34,6 +34,7 @@ enum {                          /* bits of grant_request.fds */
     GRANT_FD_IN = 16, GRANT_FD_OUT = 32, GRANT_FD_ERR = 64,     /* run with such a memfd: struct sandbox_streams */
     GRANT_FD_PATH = 128,        /* read, list, write: sealed memfd, one NUL-terminated string */
     GRANT_FD_CONTENT = 256,     /* write: sealed memfd */
+    GRANT_FD_WARM = 512,        /* acquire: sealed memfd with a command: how the sandbox's first run begins (warm.h) */
 };
 /* A command: uint32_t argc, then NUL-terminated strings: the program's path, argc arguments from the zeroth on, NAME=value ...
  * Up to so many bytes of it follow the struct in the same packet: it is passed on as it is. */

@@ -311,7 +311,7 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
 
 static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, int *fds, struct err *err)
 {
-    int out[4] = { -1, -1, -1, -1 }, n = 0, rc = 0;
+    int out[5] = { -1, -1, -1, -1, -1 }, n = 0, rc = 0;
     struct err why = { 0 };
     own_fd tree = -1, root = -1, nested = -1;
     bool tree_own = true, root_own;
@@ -334,6 +334,12 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
     if (rc == 0 && (r->fds & GRANT_FD_ROOT)) {
         rc = (root = borrow_dir(j, s, fds[next++], &root_own, &why)) < 0 ? why.code : 0;
         out[n++] = root;
+    }
+    if (r->fds & GRANT_FD_WARM) {
+        int warm = fds[__builtin_popcount(r->fds) - 1];
+        if (sealed_memfd(warm, GRANT_COMMAND_MAX, err) < 0)
+            return err->code;
+        out[n++] = warm;
     }
     if (rc == 0 && r->profile == SANDBOX_COMPATIBLE) {
         nested = userns_make(COMPATIBLE_UID, COMPATIBLE_UID, s->kit.uid, NESTED_MAX, &why);
@@ -438,7 +444,7 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 #define HELD_STATES (IDLE_STATES | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT, 0 },
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM, 0 },
     [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | IDLE_STATES, 0,
                         GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
@@ -614,7 +620,7 @@ static void set_defaults(struct jail *j)
 static int open_all(struct jail *j, struct err *err)
 {
     struct plan plan;
-    struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;
     const int landlock = landlock_version();
     struct rlimit files;
     uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
@@ -630,7 +636,9 @@ static int open_all(struct jail *j, struct err *err)
     if (rc == 0)
         rc = mount_jail(err);
     for (enum sandbox_profile p = 0; rc == 0 && p < SANDBOX_PROFILE_COUNT; p++)
-        rc = seccomp_compile(&filters[p], p, err);
+        rc = seccomp_compile(&filters[p], p, false, err);
+    if (rc == 0)
+        rc = seccomp_compile(&host_filter, SANDBOX_STRICT, true, err);
     if (rc < 0)
         return rc;
     j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -649,7 +657,8 @@ static int open_all(struct jail *j, struct err *err)
         struct slot *s = &j->slots[i];
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
-            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .landlock = landlock, .plan = plan,
+            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .landlock = landlock,
+            .host_filter = host_filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
         memcpy(s->kit.filters, filters, sizeof filters);
         s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);

@@ -2,6 +2,7 @@
 #include "sandbox/mount.h"
 #include "base/own.h"
 #include "sandbox/etc.h"
+#include "sandbox/warm.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@ static const struct place skeleton[] = {
     { "assay", 0755, false },           /* owned by nobody inside: cannot be moved away */
     { "assay/report", 0755, true },
     { "assay/store", 0700, false },
+    { "assay/warm", 0755, false },
     { "dev", 0755, true }, { "dev/pts", 0755, false }, { "dev/shm", 01777, true },
     { "home", 0755, true }, { "home/sandbox", 0755, true },
     { "proc", 0555, false }, { "run", 0755, true }, { "sys", 0555, false }, { "sys/devices", 0555, false },
@@ -184,6 +186,9 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
         if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
             rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
+    own_fd warm = rc < 0 ? -1 : openat2_beneath(root, "assay/warm", O_RDONLY | O_DIRECTORY);
+    if (rc == 0)
+        rc = warm < 0 ? err_sys(err, ERR_SYS, WARM_DIR) : warm_files(warm, err);
     own_fd dev = rc < 0 ? -1 : openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
     if (dev < 0)
         return rc < 0 ? rc : err_sys(err, ERR_SYS, "/dev");
@@ -628,10 +633,15 @@ static int mask(int proc, const char *name, int store, const char *with, struct 
     return 0;
 }
 
-int mount_proc(const struct world *w, struct err *err)
+int mount_proc_hidden(struct err *err)
 {
     static const char *const options[][2] = { { "hidepid", "2" }, { NULL, NULL } };
-    own_fd proc = fresh("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    return fresh("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+}
+
+int mount_proc(const struct world *w, struct err *err)
+{
+    own_fd proc = mount_proc_hidden(err);
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = proc < 0 ? proc : attach(proc, root, "proc", err);
     for (size_t i = 0; rc == 0 && i < sizeof masked_files / sizeof masked_files[0]; i++)

@@ -74,6 +74,8 @@ MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes
 /* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
  * files in the root by now: nothing is taken from there, masks come out of the store. */
 MUST_CHECK int mount_proc(const struct world *w, struct err *err);
+/* The same, mounted nowhere. Returns a descriptor, owned. */
+MUST_CHECK int mount_proc_hidden(struct err *err);
 /*
  * Let namespaces nested in this one mount a fresh /proc: the kernel lets them only where some /proc without masks is mounted
  * in the namespace already, and asks not where. So one goes into the store, under its cover, which is locked for them; the

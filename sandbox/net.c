@@ -78,6 +78,7 @@ int net_renew(struct net *n, struct err *err)
     if (unused(n))
         return 0;
     n->seen_len = 0;
+    n->count++;
     if (unshare(CLONE_NEWNET) < 0)
         return err_sys(err, ERR_DENIED, "new network namespace");
     /* Raising lo gives it 127.0.0.1 and ::1; there is no other device in the namespace. */

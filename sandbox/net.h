@@ -19,6 +19,7 @@ struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
     char seen[NET_SEEN_MAX];    /* the counters of the new namespace */
     size_t seen_len;            /* 0: never taken, never clean */
+    uint32_t count;             /* grows by each new one */
 };
 
 /* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. */

@@ -13,7 +13,7 @@
 
 enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits a sealed memfd, last the
+    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds, last the
                              * user namespace of the compatible profile */
     ORDER_CREW,             /* have a crew: the run before took the last one */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
@@ -66,7 +66,7 @@ struct note {
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */
-    char msg[ERR_MSG_SIZE];
+    char msg[ERR_MSG_SIZE];     /* rc < 0: why; ended, rc 0: how it had begun (sandbox_result.start) */
 };
 
 /* Output of the current run, and the count of its tasks; shared by the jail (reads after the end) and the launcher (writes).
@@ -99,7 +99,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
     uint32_t pids_ours;         /* how many of them are no run's */
     struct ring *ring;
-    struct sock_fprog filters[SANDBOX_PROFILE_COUNT];
+    struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;       /* of agents, and of warm hosts */
     int      landlock;                  /* landlock_version() */
     struct plan plan;
     uint64_t disk_bytes, disk_inodes;   /* size of the writable layer until an acquire wants another */

@@ -11,9 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int rights_drop(const struct kit *kit, uid_t id, const struct sock_fprog *filter, struct err *err)
+int rights_drop(const struct kit *kit, int userns, uid_t id, const struct sock_fprog *filter, uint64_t keep, struct err *err)
 {
-    if (setns(kit->userns, CLONE_NEWUSER) < 0)
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct kept[2] = {
+        { (uint32_t)keep, (uint32_t)keep, (uint32_t)keep },
+        { (uint32_t)(keep >> 32), (uint32_t)(keep >> 32), (uint32_t)(keep >> 32) },
+    };
+    if (userns >= 0 && setns(userns, CLONE_NEWUSER) < 0)
         return err_sys(err, ERR_SYS, "enter the user namespace");
     if ((!kit->rootless && setgroups(0, NULL) < 0) || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return err_sys(err, ERR_SYS, "become uid %u of the user namespace", (unsigned)id);
@@ -21,6 +26,14 @@ int rights_drop(const struct kit *kit, uid_t id, const struct sock_fprog *filter
     const unsigned long secure = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
         SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
         SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+    for (unsigned long cap = 0; keep >> cap != 0; cap++) {
+        struct __user_cap_data_struct all[2];   /* to be ambient it must be inheritable first, while there is a bounding set */
+        if (!((keep >> cap) & 1))
+            continue;
+        if (syscall(SYS_capget, &head, all) < 0 || (all[cap / 32].inheritable |= 1u << cap % 32, syscall(SYS_capset, &head, all)) < 0 ||
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+            return err_sys(err, ERR_SYS, "capability to keep");
+    }
     if (prctl(PR_SET_SECUREBITS, secure) < 0)
         return err_sys(err, ERR_SYS, "secure bits");
     unsigned long cap = 0;
@@ -28,9 +41,7 @@ int rights_drop(const struct kit *kit, uid_t id, const struct sock_fprog *filter
         cap++;
     if (errno != EINVAL || cap == 0)            /* EINVAL: the kernel has no such capability, nor any above */
         return err_sys(err, ERR_SYS, "bounding set");
-    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct none[2] = { 0 };
-    if (syscall(SYS_capset, &head, none) < 0)
+    if (syscall(SYS_capset, &head, kept) < 0)
         return err_sys(err, ERR_SYS, "drop capabilities");
     if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(err, ERR_SYS, "no_new_privs");

@@ -1,7 +1,17 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o landlock.o seccomp.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o keeper.o launcher.o mount.o net.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o landlock.o seccomp.o warm.o)
+
+# The warm host's native half, loaded inside by whatever interpreter is there: it links nothing. The jail carries both halves.
+$(B)/sandbox/warm/fork.so: sandbox/warm/fork.c
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "CC $<")
+	$(Q)$(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARN) -O2 -fPIC -fno-stack-protector -U_FORTIFY_SOURCE -MMD -MP -MF $(@:.so=.d) \
+	  -shared -nostdlib -s -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $<
+$(B)/sandbox/warm.o: CFLAGS += -Wa,-I$(B)
+$(B)/sandbox/warm.o: $(B)/sandbox/warm/fork.so sandbox/warm/sitecustomize.py
+-include $(B)/sandbox/warm/fork.d
 
 $(B)/libsandbox.a: $(SANDBOX_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
@@ -18,7 +28,7 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
 SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test \
-                   profile_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
+                   warm_test profile_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
@@ -59,9 +69,9 @@ $(ATTACK_TESTS): $(B)/%: $(B)/%.o $(B)/tests/attack/harness.o $(B)/libsandbox.a 
 
 -include $(ATTACK_OBJS:.o=.d) $(ATTACK_TESTS:=.d) $(B)/tests/attack/harness.d
 
-BENCHES += $(B)/tests/bench/bench_sandbox
-$(B)/tests/bench/bench_sandbox: $(B)/tests/bench/bench_sandbox.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
+BENCHES += $(addprefix $(B)/tests/bench/,bench_sandbox bench_warm)
+$(addprefix $(B)/tests/bench/,bench_sandbox bench_warm): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
 
--include $(B)/tests/bench/bench_sandbox.d
+-include $(addprefix $(B)/tests/bench/,bench_sandbox.d bench_warm.d)

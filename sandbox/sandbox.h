@@ -35,6 +35,7 @@
 
 struct sandbox_client;
 struct sandbox;
+struct sandbox_command;
 
 enum sandbox_profile {
     SANDBOX_STRICT,         /* no ptrace, no mounts, no namespaces: such calls are ENOSYS, as on a kernel without them */
@@ -49,6 +50,9 @@ struct sandbox_spec {
     int edits_fd;           /* sealed memfd of tree edits (repos/edits.h format), borrowed; -1: none */
     int root_fd;            /* O_PATH directory of the environment's root, borrowed; -1: the host's own root */
     enum sandbox_profile profile;
+    /* How the sandbox's first command will begin (argv; env the same), borrowed; NULL: unknown. Then it can be a fork of a
+     * process that has made its start and its imports already. A matter of speed only: see sandbox_result.start. */
+    const struct sandbox_command *warm;
 };
 
 /*
@@ -146,6 +150,7 @@ struct sandbox_result {
     int      error_fd;          /* with streams.apart: the same of standard error, which output_fd lacks; else -1 */
     uint8_t  enforced_by[SANDBOX_LIMIT_COUNT];  /* enum sandbox_enforcer by enum sandbox_limit */
     struct sandbox_usage usage;
+    char     start[120];        /* "" where the spec declared no warm process, "warm", or "cold: " and why */
 };
 
 /*
@@ -173,7 +178,8 @@ struct sandbox_streams {
 
 struct sandbox_command {
     const char *shell;          /* run by /bin/sh -c, or NULL; borrowed */
-    const char *const *argv;    /* without a shell, where that is NULL: argv[0] a path; NULL-terminated, borrowed */
+    /* Without a shell, where that is NULL: argv[0] a path, or a name to be looked for in PATH; NULL-terminated, borrowed. */
+    const char *const *argv;
     const char *const *env;     /* NULL-terminated NAME=value list added to the fixed environment */
     const struct sandbox_streams *streams;  /* NULL: none; borrowed */
     bool measure;               /* fill sandbox_result.usage, which costs the run some 100 us */

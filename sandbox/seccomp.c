@@ -52,7 +52,7 @@ static void head(struct sock_filter *f)
     f[n] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
 }
 
-int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, struct err *err)
+int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, bool host, struct err *err)
 {
     __attribute__((cleanup(ctx_done))) scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (ctx == NULL)
@@ -67,6 +67,8 @@ int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, struct
         if ((rc = add(ctx, row)) < 0)
             return err_set(err, ERR_SYS, "system call filter: row %s (libseccomp %d)", row->name, rc);
     }
+    for (size_t i = 0; rc == 0 && host && i < sizeof host_policy / sizeof host_policy[0]; i++)
+        rc = add(ctx, &host_policy[i]);
     if (rc < 0)
         return err_set(err, ERR_SYS, "system call filter: libseccomp %d", rc);
     own_fd fd = memfd_create("filter", MFD_CLOEXEC);

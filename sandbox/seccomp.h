@@ -4,5 +4,5 @@
 #include "sandbox/sandbox.h"
 #include <linux/filter.h>
 
-/* Compile the policy of a profile. out->filter is malloc'ed, owned by the caller. */
-MUST_CHECK int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, struct err *err);
+/* Compile the policy of a profile; `host`: with what a warm host (warm.h) may call beside. out->filter is malloc'ed, owned by the caller. */
+MUST_CHECK int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, bool host, struct err *err);

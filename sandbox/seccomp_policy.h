@@ -129,6 +129,11 @@ static const struct policy_row policy[] = {
     ALLOW_IF(personality, 0, POLICY_INT, ADDR_NO_RANDOMIZE),
 };
 
+/* For a warm host, which forks into the pid namespace it is given and gives its fork ipc and network namespaces of its own. */
+static const struct policy_row host_policy[] = {
+    ALLOW_IF(setns, 1, POLICY_INT, CLONE_NEWPID), ALLOW_IF(unshare, 0, ~(uint64_t)(CLONE_NEWIPC | CLONE_NEWNET), 0),
+};
+
 static const struct policy_row policy_compatible[] = {
     /* debuggers; the tracer's changes pass the filter after the kernel has made them */
     ALLOW(ptrace), ALLOW(process_vm_readv), ALLOW(process_vm_writev),

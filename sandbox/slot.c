@@ -5,6 +5,7 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/ring.h"
+#include "sandbox/warm.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -83,7 +84,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
-    s->resetting = s->crew_killed = false;
+    s->resetting = s->warm = s->crew_killed = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
     int rc = cgroup_slot_renew(&s->cgroup, s->sock >= 0, &err);
     if (rc == 0 && s->sock < 0)
@@ -107,10 +108,13 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
                  const struct sandbox_limits *limits, struct err *err)
 {
     s->limits = *limits;
-    int rc = cgroup_limit(&s->cgroup, limits, err);
+    /* A host that must go first would be in the way of a small limit: then that is set when it has gone. */
+    const bool tight = s->warm && limits->memory_bytes < WARM_MEMORY_MIN;
+    int rc = tight ? 0 : cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
-    if (nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
+    s->warm |= (which & GRANT_FD_WARM) != 0;
+    if (!tight && nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
         limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes &&
         cpus_of(s) == s->kit.cpus) {
         s->state = SLOT_HELD;                       /* it is what was asked for */
@@ -396,6 +400,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     if (s->measure)
         tell_usage(s, r->cpu_ns, &r->usage);
     const bool apart = s->errors != NULL;
+    memcpy(r->start, s->end.msg, sizeof r->start - 1);
     own_fd output = ring_memfd(s->kit.ring, &err);
     own_fd errors = output >= 0 && apart ? ring_memfd(s->errors, &err) : -1;
     own_fd report = output >= 0 && s->report_fd >= 0 ? report_copy(s->report_fd, REPORT_FILES_TOTAL_MAX + 4096, &err) : -1;
@@ -574,8 +579,13 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             return 0;
         if (n->rc == 0 && nfds != (s->limits.network == SANDBOX_NET_PROXY))
             break;
-        if (n->rc < 0) {
-            fail(j, s, n, GRANT_ACQUIRED);
+        if (n->rc < 0 || cgroup_limit(&s->cgroup, &s->limits, err) < 0) {
+            struct note why = *n;
+            if (n->rc == 0) {
+                why.rc = err->code;
+                memcpy(why.msg, err->msg, sizeof why.msg);
+            }
+            fail(j, s, &why, GRANT_ACQUIRED);
             slot_scrub(j, s);
         } else {
             s->state = SLOT_HELD;

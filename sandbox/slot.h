@@ -26,6 +26,7 @@ struct slot {
     enum slot_state state;
     uint32_t generation;            /* of the sandbox: a number is used once */
     bool resetting;                 /* MAKING: by the launcher that is there, not by a new one */
+    bool warm;                      /* the launcher may have a warm host */
     struct kit kit;
     struct cgroup_slot cgroup;
     pid_t keeper;

@@ -183,6 +183,7 @@ int json_add_verdict(json_t *o, const struct verdict_view *v, struct err *err)
     put(o, "peak_memory_bytes", json_u64(v->peak_memory_bytes), &bad);
     put(o, "cpu_ms", json_ms(v->cpu_ns), &bad);
     put(o, "run_end", json_str(v->run_end), &bad);
+    put(o, "start", json_str(v->start), &bad);
     put(o, "reader", json_str(v->reader), &bad);
     put(o, "cached", json_boolean(v->cached), &bad);
     put(o, "source_episode", v->source_episode[0] != '\0' ? json_string(v->source_episode) : json_null(), &bad);
@@ -389,6 +390,10 @@ void print_verdict(FILE *f, const struct verdict_view *v, uint32_t tests_max)
         fprintf(f, ", %.2f s, %.0f MiB at most, reader ", (double)v->timings.run_ns / 1e9,
                 (double)v->peak_memory_bytes / 1048576.0);
         print_str(f, v->reader);
+        if (v->start[0] != '\0') {
+            fputs(", start ", f);
+            print_str(f, v->start);
+        }
         fputc('\n', f);
     }
     if (v->fault[0] != '\0') {

@@ -22,7 +22,7 @@ struct verdict_view {
     const char *outcome;                /* "resolved", ... */
     bool   has_reward;
     double reward;
-    const char *reason, *patch_status, *run_end, *reader, *fault;
+    const char *reason, *patch_status, *run_end, *start, *reader, *fault;
     struct test_view *tests; uint32_t test_count;
     struct str_list limits_hit, findings;
     bool cached, retryable, maskable;

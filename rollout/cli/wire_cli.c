@@ -209,7 +209,8 @@ static int verdict_from(struct verdict_view *out, struct arena *a, const Assay__
         return err_set(err, ERR_PROTOCOL, "the server's answer has the unknown outcome %d; update assay", (int)v->outcome);
     *out = (struct verdict_view){
         .outcome = outcome, .has_reward = v->reward != NULL, .reward = v->reward != NULL ? v->reward->value : 0,
-        .reason = v->reason, .patch_status = v->patch_status, .run_end = v->run_end, .reader = v->reader, .fault = v->fault,
+        .reason = v->reason, .patch_status = v->patch_status, .run_end = v->run_end, .start = v->start, .reader = v->reader,
+        .fault = v->fault,
         .limits_hit = strings(v->limits_hit, v->n_limits_hit), .findings = strings(v->findings, v->n_findings),
         .cached = v->cached, .retryable = v->retryable, .maskable = v->maskable, .attempts = v->attempts,
         .source_episode = hex_of(a, v->source_episode), .peak_memory_bytes = v->peak_memory_bytes,

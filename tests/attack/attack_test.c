@@ -239,7 +239,7 @@ static struct outcome attack_run(struct sandbox_limits l, const char *command)
 {
     if (l.wall_ns == 0)
         l.wall_ns = 30 * NS_PER_S;
-    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ h.tree_fd, -1, -1, h.profile }, l);
+    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ h.tree_fd, -1, -1, h.profile, NULL }, l);
     struct outcome o = box_run_env(client, s, command, h.env_list);
     sandbox_close(s);
     return o;

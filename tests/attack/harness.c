@@ -118,9 +118,9 @@ struct outcome harness_ours(struct harness *h, const struct attack *a, const cha
     own_fd made = hostile ? prepared(h, a, a->image != NULL ? "image" : "tree", scratch) : -1;
     if (hostile && made < 0)
         fail_msg("%s: cannot prepare", name);
-    struct sandbox_spec usual = { h->tree_fd, -1, -1, h->profile }, spec = usual;
+    struct sandbox_spec usual = { h->tree_fd, -1, -1, h->profile, NULL }, spec = usual;
     if (hostile && a->image != NULL)
-        spec = (struct sandbox_spec){ -1, -1, made, h->profile };
+        spec = (struct sandbox_spec){ -1, -1, made, h->profile, NULL };
     else if (hostile)
         spec.tree_fd = made;
     for (int i = 0; !twin && a->earlier != NULL && i < 6; i++) {          /* as many as there are slots, so that one is met again */

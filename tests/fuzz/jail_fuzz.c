@@ -139,7 +139,7 @@ static int refuse(int bit, struct err *err)
 void keeper_main(struct kit *kit, int entered, const struct err *why) { (void)kit, (void)entered, (void)why; abort(); }
 int mount_plan(struct plan *out, struct err *err) { *out = (struct plan){ 0 }; (void)err; return 0; }
 int mount_jail(struct err *err) { (void)err; return 0; }
-int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, struct err *err) { *out = (struct sock_fprog){ 0 }; (void)profile, (void)err; return 0; }
+int seccomp_compile(struct sock_fprog *out, enum sandbox_profile profile, bool host, struct err *err) { (void)host; *out = (struct sock_fprog){ 0 }; (void)profile, (void)err; return 0; }
 int landlock_version(void) { return 0; }
 int mount_clone(int fd, int userns, bool *own, struct err *err)
 {

@@ -153,9 +153,44 @@ static void task_read_json__keeps_to_the_arena_budget(void **state)
     assert_int_equal(read_str(&t, &a, RECORD_HEAD RECORD_TAIL, &err), ERR_LIMIT);
 }
 
+/* How runs begin: words only where a shell would find words only, and the declared ones only where the command begins so. */
+static void task_warm__takes_plain_words(void **state)
+{
+    (void)state;
+    static const struct { const char *cmd, *field; uint32_t words, warm; } rows[] = {
+        { "python3 -m pytest tests/a.py::T::t -k b --x=y", "", 7, 3 }, { "pytest", "", 1, 1 }, { "  python3  -m pytest ", "", 3, 3 },
+        { "python3 -m pytest t.py", "\"warm\":[],", 0, 0 }, { "python3 -m pytest t.py", "\"warm\":null,", 4, 3 },
+        { "python3 -m unittest t", "", 0, 0 }, { "python3 -m unittest t", "\"warm\":[\"python3\",\"-m\",\"unittest\"],", 4, 3 },
+        { "python3 -m pytest t.py", "\"warm\":[\"python3\",\"-m\",\"unittest\"],", 0, 0 }, { "python3 -m", "", 0, 0 },
+        { "python3 -m pytest 't.py'", "", 0, 0 }, { "python3 -m pytest t.py | cat", "", 0, 0 }, { "python3 -m pytest *.py", "", 0, 0 },
+        { "python3 -m pytest t.py[a]", "", 0, 0 }, { "A=b python3 -m pytest", "", 0, 0 }, { "python3 -m pytest $X", "", 0, 0 },
+        { "python3 -m pytest ~/t.py", "", 0, 0 }, { "python3 -m pytest t.py\\n", "", 0, 0 }, { "python3 -m pytest # t", "", 0, 0 },
+        { "pytest-3", "", 0, 0 }, { " ", "", 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        own_arena a = { 0 };
+        struct task t;
+        struct err err = { 0 };
+        char *record = arena_printf(&a, "{\"instance_id\":\"t\",\"repo\":\"r\",\"base_commit\":\"%.40s\",%s\"test_cmd\":\"%s\"}", HEX64,
+                                    rows[i].field, rows[i].cmd);
+        if (read_str(&t, &a, record, &err) != 0 || task_warm(&t, &a, &err) != 0)
+            fail_msg("row %zu: %s", i, err.msg);
+        assert_int_equal(t.argv.count, rows[i].words);
+        assert_int_equal(t.warm.count, rows[i].warm);
+    }
+    static const char *const bad[] = { "\"warm\":\"python3\"", "\"warm\":[\"\"]", "\"warm\":[1]", "\"warm\":[\"a\\u0000b\"]" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        own_arena a = { 0 };
+        struct task t;
+        struct err err = { 0 };
+        assert_int_equal(read_str(&t, &a, arena_printf(&a, RECORD_HEAD "%s," RECORD_TAIL, bad[i]), &err), ERR_BAD_INPUT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(task_warm__takes_plain_words),
         cmocka_unit_test(task_read_json__fills_defaults_and_keeps_unknown_fields),
         cmocka_unit_test(task_read_json__takes_ids_in_every_public_shape),
         cmocka_unit_test(task_read_json__takes_images_choices_and_others_fields),

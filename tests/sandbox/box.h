@@ -147,7 +147,7 @@ static inline int box_try_acquire(struct sandbox_client *c, struct sandbox_spec 
     return rc < 0 ? rc : o->rc;
 }
 
-#define BOX_EMPTY ((struct sandbox_spec){ -1, -1, -1, SANDBOX_STRICT })
+#define BOX_EMPTY ((struct sandbox_spec){ -1, -1, -1, SANDBOX_STRICT, NULL })
 
 static inline struct sandbox *box_acquire(struct sandbox_client *c, struct sandbox_spec spec, struct sandbox_limits limits)
 {

@@ -317,7 +317,7 @@ static void block_reads_are_told_or_said_absent(void **state)
     close(fd);
     bool on_disk = read_cold(path) >= sizeof bytes;
     int tree = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ tree, -1, -1, 0 }, usual);
+    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ tree, -1, -1, 0, NULL }, usual);
     struct outcome o = { 0 };
     struct sandbox_command cmd = { .shell = "cat f | wc -c", .measure = true };
     assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &o.err), 0);

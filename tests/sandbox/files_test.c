@@ -276,7 +276,7 @@ static int drop_tree(void **state)
 static void comes_again(const char *shell, int64_t count)
 {
     own_fd dir = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual);
+    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual);
     struct outcome first = box_run(client, s, shell);
     if (first.result.end != SANDBOX_END_EXIT || first.result.value != 0)
         fail_msg("`%s`: %s", shell, first.output);
@@ -289,7 +289,7 @@ static void comes_again(const char *shell, int64_t count)
         fail_msg("`%s`: %llu edits", shell, (unsigned long long)edits);
     /* Modes an edit cannot say are not compared. */
     struct outcome here = box_run(client, s, "chmod -R u+rwX,go=u-w . 2>/dev/null; " LISTING);
-    struct outcome there = box_once(client, (struct sandbox_spec){ dir, g.fd, -1, 0 }, usual, LISTING);
+    struct outcome there = box_once(client, (struct sandbox_spec){ dir, g.fd, -1, 0, NULL }, usual, LISTING);
     if (here.output_len == 0 || strcmp(here.output, there.output) != 0)
         fail_msg("`%s`: is\n%sand comes again as\n%s", shell, here.output, there.output);
     outcome_done(&first);
@@ -343,7 +343,7 @@ static void changes_beyond_bounds_are_refused(void **state)
     };
     own_fd dir = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sandbox *s = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual);
+        struct sandbox *s = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual);
         struct outcome o = box_run(client, s, cases[i].shell);
         outcome_done(&o);
         struct got g = ask(s, DIFF, NULL, dir);

@@ -15,7 +15,7 @@ static int stop(void **state) { (void)state; sandbox_client_close(client); retur
 
 static struct outcome run(struct sandbox_limits l, const char *shell)
 {
-    return box_once(client, (struct sandbox_spec){ -1, -1, -1, profile }, l, shell);
+    return box_once(client, (struct sandbox_spec){ -1, -1, -1, profile, NULL }, l, shell);
 }
 
 static void says(const char *shell, const char *output)
@@ -34,7 +34,7 @@ static void rights(void **state)
     struct sandbox *pair[2];
     char *maps[2];
     for (int i = 0; i < 2; i++)
-        pair[i] = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, profile }, usual);
+        pair[i] = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, profile, NULL }, usual);
     for (int i = 0; i < 2; i++) {
         struct outcome o = box_run(client, pair[i], "cat /proc/self/uid_map");
         maps[i] = strdup(o.output);

@@ -151,7 +151,7 @@ static void nothing_piles_up(void **state)
     jail = pids[0] == guardian() ? pids[1] : pids[0];
     own_fd dir = open(geteuid() == 0 ? "/usr/share" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; i < 30; i++) {
-        struct outcome o = box_once(c, (struct sandbox_spec){ dir, -1, -1, 0 }, usual, "echo r >/assay/report/r; sleep 5 & echo x");
+        struct outcome o = box_once(c, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual, "echo r >/assay/report/r; sleep 5 & echo x");
         outcome_done(&o);
         if (i == 5 || i == 29) {
             usleep(200000);                     /* slots are being remade */

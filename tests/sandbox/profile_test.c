@@ -12,7 +12,7 @@ static int stop(void **state) { (void)state; sandbox_client_close(client); retur
 
 static struct outcome in(enum sandbox_profile profile, const char *shell)
 {
-    return box_once(client, (struct sandbox_spec){ -1, -1, -1, profile }, usual, shell);
+    return box_once(client, (struct sandbox_spec){ -1, -1, -1, profile, NULL }, usual, shell);
 }
 
 static void says(enum sandbox_profile profile, const char *shell, const char *output)
@@ -89,7 +89,7 @@ static void profile_ends_with_its_sandbox(void **state)
         says(SANDBOX_COMPATIBLE, "unshare -U true && echo made", "made\n");
         says(SANDBOX_STRICT, "unshare -U true 2>&1", "unshare: unshare failed: Function not implemented\n");
     }
-    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, SANDBOX_COMPATIBLE }, usual);
+    struct sandbox *s = box_acquire(client, (struct sandbox_spec){ -1, -1, -1, SANDBOX_COMPATIBLE, NULL }, usual);
     for (int i = 0; i < 3; i++) {               /* and every run of one sandbox has it */
         struct outcome o = box_run(client, s, "unshare -Urmpf --mount-proc true && echo x >/assay/report/r && echo made");
         assert_string_equal(o.output, "made\n");
@@ -98,7 +98,7 @@ static void profile_ends_with_its_sandbox(void **state)
     }
     sandbox_close(s);
     struct err err = { 0 };
-    struct sandbox_spec none = { -1, -1, -1, SANDBOX_PROFILE_COUNT };
+    struct sandbox_spec none = { -1, -1, -1, SANDBOX_PROFILE_COUNT, NULL };
     assert_int_equal(sandbox_acquire(client, &none, &usual, box_acquired, NULL, &err), ERR_USAGE);
     assert_non_null(strstr(err.msg, "profile"));
 }

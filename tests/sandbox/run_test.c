@@ -345,7 +345,7 @@ static void a_first_command_comes_with_the_sandbox(void **state)
 {
     (void)state;
     own_fd dir = open("/usr/share/doc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    const struct sandbox_spec specs[] = { BOX_EMPTY, { dir, -1, -1, 0 } };
+    const struct sandbox_spec specs[] = { BOX_EMPTY, { dir, -1, -1, 0, NULL } };
     const struct sandbox_command say = { .shell = "echo first; sleep 0.1" };
     struct err err = { 0 };
     for (int i = 0; i < 2; i++) {
@@ -365,7 +365,7 @@ static void a_first_command_comes_with_the_sandbox(void **state)
     /* Where there is no sandbox, there is no command. */
     struct pair p = { 0 };
     own_fd bad = frame_memfd("edits", "none", 4, &err);
-    assert_int_equal(sandbox_acquire_run(client, &(struct sandbox_spec){ -1, bad, -1, 0 }, &usual, &say, pair_acquired, pair_done, &p, &err), 0);
+    assert_int_equal(sandbox_acquire_run(client, &(struct sandbox_spec){ -1, bad, -1, 0, NULL }, &usual, &say, pair_acquired, pair_done, &p, &err), 0);
     assert_int_equal(box_wait(client, &p.acquired.come, 10000), 0);
     assert_int_equal(p.acquired.rc, ERR_BAD_INPUT);
     says("echo usable", SANDBOX_END_EXIT, 0, "usable\n");

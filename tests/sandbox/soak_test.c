@@ -118,7 +118,7 @@ static void begin(struct sandbox_client *c, struct lane *l, int dir)
     struct err err = { 0 };
     *l = (struct lane){ .step = ACQUIRING, .brief = rnd(10) == 0, .bad = rnd(25) == 0 };
     own_fd edits = l->bad || rnd(4) == 0 ? some_edits(l->bad) : -1;
-    struct sandbox_spec spec = { edits < 0 && rnd(2) ? dir : -1, edits, -1, rnd(16) == 0 ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
+    struct sandbox_spec spec = { edits < 0 && rnd(2) ? dir : -1, edits, -1, rnd(16) == 0 ? SANDBOX_COMPATIBLE : SANDBOX_STRICT, NULL };
     if (l->brief) {
         limits.wall_ns = NS_PER_S / 4;
         limits.cpu_ns = NS_PER_S / 10;

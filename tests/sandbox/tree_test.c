@@ -104,7 +104,7 @@ static void edits_reach_the_tree(void **state)
     edit(&e, EDIT_WRITE, 0644, "lib/link", "no link any more\n");
     edit(&e, EDIT_WRITE, 0644, "empty", "");
     own_fd fd = edits_fd(&e);
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, fd, -1, 0 }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, fd, -1, 0, NULL }, usual,
         "cat src/a; new/link; ls src; cat lib/link; readlink new/link; stat -c %a new/dir/tool src/a; stat -c %s empty; lib/run");
     assert_string_equal(o.output, "changed\ntool\na\nno link any more\ndir/tool\n755\n644\n0\nran\n");
     outcome_done(&o);
@@ -115,7 +115,7 @@ static int refused(struct edits *e)
 {
     own_fd dir = open_tree_dir(), fd = edits_fd(e);
     struct outcome o;
-    int rc = box_try_acquire(client, (struct sandbox_spec){ dir, fd, -1, 0 }, usual, &o);
+    int rc = box_try_acquire(client, (struct sandbox_spec){ dir, fd, -1, 0, NULL }, usual, &o);
     if (rc == 0)
         sandbox_close(o.sandbox);
     return rc;
@@ -155,7 +155,7 @@ static void unsealed_descriptors_end_the_connection(void **state)
     own_fd fd = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, 64), 0);
     struct outcome o;
-    assert_int_equal(box_try_acquire(c, (struct sandbox_spec){ -1, fd, -1, 0 }, usual, &o), ERR_LOST);
+    assert_int_equal(box_try_acquire(c, (struct sandbox_spec){ -1, fd, -1, 0, NULL }, usual, &o), ERR_LOST);
     sandbox_client_close(c);
 }
 
@@ -165,7 +165,7 @@ static void tree_belongs_to_uid_0_and_can_be_written(void **state)
 {
     (void)state;
     own_fd dir = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual,
         "stat -c %u:%g . src src/a && echo more >>src/a && rm lib/l && mkdir x && mv src moved && cat moved/a moved/deep/c && "
         "mv moved/deep lib/ && chmod 600 lib/run && ls lib && git init -q . && git status --short | head -1");
     assert_string_equal(o.output, "0:0\n0:0\n0:0\none\nmore\ndeep\ndeep\nlink\nrun\n?? lib/\n");
@@ -178,7 +178,7 @@ static void paths_of_the_host_do_not_show(void **state)
 {
     (void)state;
     own_fd dir = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
+    struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
     assert_null(strstr(o.output, "assay-tree"));
     if (geteuid() == 0 || kernel_since(6, 6))       /* else it is a copy and no mount: see struct world */
         assert_non_null(strstr(o.output, "/testbed"));
@@ -193,7 +193,7 @@ static void two_sandboxes_do_not_see_each_other(void **state)
     struct outcome o[2] = { 0 };
     struct err err = { 0 };
     for (int i = 0; i < 2; i++)
-        s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual);
+        s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual);
     const bool slow = getenv("ASSAY_SLOW") != NULL;         /* starting a program alone takes so long there */
     const char *cmd[2] = {
         slow ? "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 12; cat src/a"
@@ -217,7 +217,7 @@ static void tree_of_another_owner_works(void **state)
     (void)state;
     if (geteuid() != 0) {                       /* who cannot give files away has others' to try: it is copied */
         own_fd dir = open("/usr/share/base-files", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual,
+        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual,
                                     "stat -c %u:%g . profile && echo y >>profile && touch n && tail -n 1 profile");
         assert_string_equal(o.output, "0:0\n0:0\ny\n");
         outcome_done(&o);
@@ -230,7 +230,7 @@ static void tree_of_another_owner_works(void **state)
     for (int i = 0; i < 24; i++) {
         assert_int_equal(sh("cd %s && rm -rf f d && echo x >f && mkdir d && chown -R %s .", other, owners[i % 6]), 0);
         own_fd dir = open(other, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0 }, usual,
+        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual,
                                     "stat -c %u:%g . f && echo y >>f && touch d/n && cat f");
         assert_string_equal(o.output, "0:0\n0:0\nx\ny\n");
         outcome_done(&o);
@@ -259,7 +259,7 @@ static void tree_without_idmap_works(void **state)
         edit(&e, EDIT_WRITE, 0644, "src/a", "changed\n");
         edit(&e, EDIT_DELETE, 0, "src/b", NULL);
         int fd = edits_fd(&e);
-        struct outcome o = box_once(c, (struct sandbox_spec){ dir, fd, -1, 0 }, usual,
+        struct outcome o = box_once(c, (struct sandbox_spec){ dir, fd, -1, 0, NULL }, usual,
             "stat -c %u:%g . src lib/run; cat src/a src/deep/c lib/link && lib/run && echo x >>lib/l && rm -r src && ls");
         bool good = strcmp(o.output, "0:0\n0:0\n0:0\nchanged\ndeep\nchanged\nran\nlib\n") == 0;
         if (!good)
@@ -285,7 +285,7 @@ static void environment_root_replaces_the_host(void **state)
                         "for b in bin/sh bin/cat bin/ls; do for l in $(ldd $b | grep -o '/[^ ]*'); do mkdir -p .$(dirname $l); "
                         "cp -L $l .$l; done; done; echo marked >marker; echo bad >etc/hosts", root), 0);
     own_fd dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), work = open_tree_dir();
-    struct outcome o = box_once(client, (struct sandbox_spec){ work, -1, dir, 0 }, usual,
+    struct outcome o = box_once(client, (struct sandbox_spec){ work, -1, dir, 0, NULL }, usual,
         "cat /marker src/a && ls / && ls /usr; echo new >/made && echo x >/tmp/x && echo r >/assay/report/r && cat /proc/self/comm /etc/hosts");
     assert_non_null(strstr(o.output, "marked\none\n"));
     assert_non_null(strstr(o.output, "localhost"));
@@ -296,7 +296,7 @@ static void environment_root_replaces_the_host(void **state)
     assert_int_equal(sh("! test -e %s/made", root), 0);
     /* A mount point that is a link would lead elsewhere: refused. */
     assert_int_equal(sh("cd %s && rm -rf proc && ln -s /tmp proc", root), 0);
-    assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir, 0 }, usual, &o), ERR_BAD_INPUT);
+    assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir, 0, NULL }, usual, &o), ERR_BAD_INPUT);
     sh("rm -rf %s", root);
 }
 
@@ -414,7 +414,7 @@ static void worlds_serve_again_only_as_new(void **state)
     (void)state;
     own_fd dir = open_tree_dir();
     struct sandbox_client *c = box_start(1);
-    struct sandbox_spec spec = { dir, -1, -1, 0 };
+    struct sandbox_spec spec = { dir, -1, -1, 0, NULL };
     struct outcome was = box_once(c, spec, usual, LOOK);
     assert_int_equal(was.result.value, 0);
     const size_t line = strcspn(was.output, "\n");
