@@ -245,42 +245,6 @@ static int command_of(struct work *w, const struct episode *e, struct sandbox_co
     return out->argv != NULL && out_warm->argv != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
 }
 
-static int acquire(struct runner *r, struct episode *e, struct err *err)
-{
-    struct work *w = work_of(r, e, err);
-    if (w == NULL)
-        return err->code;
-    if (r->jail == NULL)
-        return err_set(err, ERR_LOST, "the jail is being started again");
-    own_fd tree = store_tree_fd(r->server->store, e->task->base_tree, err);
-    if (tree < 0)
-        return tree;
-    own_fd root = -1;
-    int rc = environment_fd(r, e->task->environment, &root, err);
-    if (rc < 0)
-        return rc;
-    const bool compatible = strcmp(e->task->profile, "compatible") == 0;
-    struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root,
-                                 .profile = compatible ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
-    struct sandbox_command command, warm;
-    rc = command_of(w, e, &command, &warm, err);
-    if (rc < 0)
-        return rc;
-    if (warm.argv != NULL)
-        spec.warm = &warm;
-    struct sandbox_limits limits = { .wall_ns = e->run_wall_ns, .memory_bytes = e->task->memory_mb << 20 };
-    return sandbox_acquire(r->jail, &spec, &limits, on_acquired, w, err);
-}
-
-static void world_sandbox_acquire(void *world, struct episode *e)
-{
-    struct runner *r = world;
-    struct err err = { 0 };
-    int rc = acquire(r, e, &err);
-    if (rc < 0)
-        engine_on_acquired(r->server->engine, e, rc, &err);
-}
-
 static void describe_run(struct run_facts *out, char text[32], const struct sandbox_result *s)
 {
     *out = (struct run_facts){ .run_end = text, .limits_hit = s->limits_hit, .wall_ns = s->wall_ns, .cpu_ns = s->cpu_ns,
@@ -338,25 +302,52 @@ static void on_run(void *arg, int rc, struct sandbox_result *s, const struct err
     engine_on_run(engine, w->episode, 0, &run, output.data, output.len, err);
 }
 
-static int run_command(struct runner *r, struct episode *e, struct err *err)
+static int acquire(struct runner *r, struct episode *e, struct err *err)
 {
-    struct work *w = e->world;
-    struct sandbox_command command, warm;
-    int rc = command_of(w, e, &command, &warm, err);
+    struct work *w = work_of(r, e, err);
+    if (w == NULL)
+        return err->code;
+    if (r->jail == NULL)
+        return err_set(err, ERR_LOST, "the jail is being started again");
+    own_fd tree = store_tree_fd(r->server->store, e->task->base_tree, err);
+    if (tree < 0)
+        return tree;
+    own_fd root = -1;
+    int rc = environment_fd(r, e->task->environment, &root, err);
     if (rc < 0)
         return rc;
-    if (r->jail == NULL || w->sandbox == NULL)
-        return err_set(err, ERR_LOST, "the jail went away before the command could start");
-    return sandbox_run(w->sandbox, &command, on_run, w, err);
+    const bool compatible = strcmp(e->task->profile, "compatible") == 0;
+    struct sandbox_spec spec = { .tree_fd = tree, .edits_fd = w->edits_fd, .root_fd = root,
+                                 .profile = compatible ? SANDBOX_COMPATIBLE : SANDBOX_STRICT };
+    struct sandbox_command command, warm;
+    rc = command_of(w, e, &command, &warm, err);
+    if (rc < 0)
+        return rc;
+    if (warm.argv != NULL)
+        spec.warm = &warm;
+    struct sandbox_limits limits = { .wall_ns = e->run_wall_ns, .memory_bytes = e->task->memory_mb << 20 };
+    return sandbox_acquire_run(r->jail, &spec, &limits, &command, on_acquired, on_run, w, err);
 }
 
-static void world_sandbox_run(void *world, struct episode *e)
+static void world_sandbox_acquire(void *world, struct episode *e)
 {
     struct runner *r = world;
     struct err err = { 0 };
-    int rc = run_command(r, e, &err);
+    int rc = acquire(r, e, &err);
     if (rc < 0)
-        engine_on_run(r->server->engine, e, rc, NULL, NULL, 0, &err);
+        engine_on_acquired(r->server->engine, e, rc, &err);
+}
+
+/* The command went with the acquire: its answer is on the way. */
+static void world_sandbox_run(void *world, struct episode *e)
+{
+    struct runner *r = world;
+    const struct work *w = e->world;
+    struct err err = { 0 };
+    if (r->jail != NULL && w->sandbox != NULL)
+        return;
+    int rc = err_set(&err, ERR_LOST, "the jail went away before the command could start");
+    engine_on_run(r->server->engine, e, rc, NULL, NULL, 0, &err);
 }
 
 static void world_sandbox_close(void *world, struct episode *e)
