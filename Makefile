@@ -84,4 +84,5 @@ clean:
 
 help:
 	@echo "make: build into build/bin    make demo: install, build, run the main job    make test    make check    make bench [ONLY=NAME]"
-	@echo "make deps: install packages   make cuda: the GPU backend   make fuzz   make soak   make clean   (MODE=debug, SAN=address,undefined, V=1)"
+	@echo "make deps: install packages   make cuda: the GPU backend   make fuzz   make soak   make vm-check"
+	@echo "make clean   (MODE=debug, SAN=address,undefined, V=1)"

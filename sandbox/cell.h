@@ -31,7 +31,7 @@ struct world;
 _Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
 _Noreturn void cell_agent(const struct kit *kit, const struct world *w, int sock, int out, bool again);
 /* The reaper of a run whose agent is a warm host's fork, begun in the slot's user namespace; /proc is the launcher's business. */
-_Noreturn void cell_reaper_within(int sock);
+_Noreturn void cell_reaper_within(const struct kit *kit, int sock);
 /* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */
 _Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int out);
 

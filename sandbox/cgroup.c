@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #define PREFIX "assay-jail."
 #define TCP_BYTES "67108864"            /* v1 counts socket buffers apart, and leaves them unlimited unless told */
 #define ROOMY_BYTES ((uint64_t)64 << 20)        /* the launcher has room for its own work below any such limit */
 #define KEEP_CHARGED ((uint64_t)64 << 20)
-#define OWN_TASKS(v2) ((v2) ? 2u : 3u)  /* launcher and reaper, on v1 the keeper too: not the command's */
+#define LEAF "/assay-client"            /* v2: where the processes of a group go whose controllers are passed on */
 
 static const char *const names[CGROUP_CONTROLLER_COUNT] = { "memory", "pids", "cpu", "cpuacct", "blkio" };
 
@@ -56,8 +57,8 @@ static uint64_t number(int fd, const char *key)
     return 0;
 }
 
-/* Ticks since boot at which process `pid` began; 0: no such process. */
-static unsigned long long start_ticks(long pid)
+/* Field `which` (from 3 on) of /proc/PID/stat; 0: no such process. */
+static unsigned long long stat_field(long pid, int which)
 {
     char path[48], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
@@ -67,10 +68,15 @@ static unsigned long long start_ticks(long pid)
         return 0;
     text[n] = '\0';
     char *p = strrchr(text, ')');           /* the name may hold anything */
-    for (int field = 2; p != NULL && field < 22; field++)
+    for (int field = 2; p != NULL && field < which; field++)
         p = strchr(p + 1, ' ');
     return p == NULL ? 0 : strtoull(p, NULL, 10);
 }
+
+static long parent_of(long pid) { return (long)stat_field(pid, 4); }
+
+/* Ticks since boot at which process `pid` began; 0: no such process. */
+static unsigned long long start_ticks(long pid) { return stat_field(pid, 22); }
 
 /* Which process ids these are: containers that share a hierarchy count their own. */
 static unsigned long long pid_namespace(void)
@@ -175,31 +181,155 @@ static bool open_v1(struct cgroup_host *h)
         if (make_base(h->base[c], sizeof h->base[c], parent) < 0)
             h->base[c][0] = '\0';
     }
+    h->cpu_share = h->base[CGROUP_CPU][0] != '\0';
     return h->base[CGROUP_MEMORY][0] != '\0' && h->base[CGROUP_PIDS][0] != '\0';
 }
 
+/* Is `pid` the client that started us, or below it? */
+static bool of_the_family(long pid)
+{
+    const long top = getppid();
+    for (int deep = 0; pid > 1 && pid != top && deep < 64; deep++)
+        pid = parent_of(pid);
+    return pid == top && pid > 0;
+}
+
+/* Is everything in this group ours? A process of another pid namespace shows as 0. */
+static bool only_family(const char *dir)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/cgroup.procs", dir);
+    own_file f = fopen(path, "re");
+    long pid;
+    bool all = f != NULL;
+    while (all && fscanf(f, "%ld", &pid) == 1)
+        all = of_the_family(pid);
+    return all;
+}
+
+/* Every process of group `from` to group `to`, those that are born meanwhile too. */
+static int move_all(const char *from, const char *to)
+{
+    char path[600], text[24];
+    snprintf(path, sizeof path, "%s/cgroup.procs", from);
+    for (int round = 0; round < 50; round++) {
+        own_file f = fopen(path, "re");
+        long pid, seen = 0;
+        if (f == NULL)
+            return -1;
+        while (fscanf(f, "%ld", &pid) == 1) {
+            if (pid == 0)
+                return -1;
+            seen++;
+            snprintf(text, sizeof text, "%ld", pid);
+            put_path(to, "cgroup.procs", text);     /* one that is gone needs no move */
+        }
+        if (seen == 0)
+            return 0;
+    }
+    return -1;
+}
+
+static bool offers(const char *dir)
+{
+    char path[600], word[32];
+    snprintf(path, sizeof path, "%s/cgroup.controllers", dir);
+    own_file f = fopen(path, "re");
+    int found = 0;
+    while (f != NULL && fscanf(f, "%31s", word) == 1)
+        found += strcmp(word, "memory") == 0 || strcmp(word, "pids") == 0;
+    return found == 2;
+}
+
+/* Let groups below `dir` have the controllers; those of CPU and devices only where they can be had. */
+static bool pass_on(const char *dir)
+{
+    if (put_path(dir, "cgroup.subtree_control", "+memory +pids") < 0)
+        return false;
+    put_path(dir, "cgroup.subtree_control", "+cpu");
+    put_path(dir, "cgroup.subtree_control", "+io");     /* only counts */
+    return true;
+}
+
+static bool base_in(struct cgroup_host *h, const char *parent)
+{
+    struct err err;
+    struct cgroup_slot probe;
+    if (!pass_on(parent) || make_base(h->base[0], sizeof h->base[0], parent) < 0)
+        return false;
+    bool good = pass_on(h->base[0]) && cgroup_slot_make(&probe, h, 0, &err) == 0;
+    if (good) {
+        /* May processes be born there? Whoever is not root may be kept from it by a group above. */
+        pid_t pid = fork();
+        if (pid == 0) {
+            char dir[400];
+            snprintf(dir, sizeof dir, "%s/slot-0", h->base[0]);
+            _exit(put_path(dir, "cgroup.procs", "0") < 0 ? 1 : 0);
+        }
+        int status = 1;
+        good = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+        h->cpu_share = probe.cpu_quota >= 0;
+        cgroup_slot_drop(&probe);
+    }
+    if (!good)
+        remove_tree(h->base[0]);
+    return good;
+}
+
+/* Take back what move_aside() did, unless another jail uses it still. */
+static void move_back(const char *group)
+{
+    char leaf[600];
+    snprintf(leaf, sizeof leaf, "%s" LEAF, group);
+    remove_stale(group);
+    if (put_path(group, "cgroup.subtree_control", "-memory -pids") < 0)
+        return;
+    put_path(group, "cgroup.subtree_control", "-cpu");
+    put_path(group, "cgroup.subtree_control", "-io");
+    if (move_all(leaf, group) == 0)
+        rmdir(leaf);
+}
+
+static bool move_aside(struct cgroup_host *h, const char *group)
+{
+    char leaf[600];
+    snprintf(leaf, sizeof leaf, "%s" LEAF, group);
+    if ((mkdir(leaf, 0755) < 0 && errno != EEXIST) || move_all(group, leaf) < 0 || !base_in(h, group)) {
+        move_back(group);
+        rmdir(leaf);
+        return false;
+    }
+    snprintf(h->aside, sizeof h->aside, "%s", group);
+    return true;
+}
+
+/*
+ * A group with processes cannot pass controllers on, except the root of all. Where ours lies, best first:
+ *   1 in our own group, when it can: the root, or one whose processes were moved aside by another jail;
+ *   2 there, with its processes moved to a leaf, when all of them are the client's: a service's own group;
+ *   3 beside it, or at the top: a login's group holds processes that are none of our business;
+ *   4 as 2, whosever the processes are: a container, of which we see no more than its own group.
+ */
 static bool open_v2(struct cgroup_host *h)
 {
-    char mount[256], group[256], parent[2][512];
+    char mount[256], group[256], own[512], beside[512];
     if (mount_point(NULL, mount, sizeof mount) < 0 || own_group("", group, sizeof group) < 0)
         return false;
-    snprintf(parent[0], sizeof parent[0], "%s%s", mount, group);
-    snprintf(parent[1], sizeof parent[1], "%s", mount);
-    for (int i = 0; i < 2; i++) {
-        /* A group with processes of its own cannot pass controllers on, except the root. */
-        put_path(parent[i], "cgroup.subtree_control", "+memory");
-        put_path(parent[i], "cgroup.subtree_control", "+pids");
-        put_path(parent[i], "cgroup.subtree_control", "+cpu");
-        put_path(parent[i], "cgroup.subtree_control", "+io");
-        if (make_base(h->base[0], sizeof h->base[0], parent[i]) < 0)
-            continue;
-        if (put_path(h->base[0], "cgroup.subtree_control", "+memory +pids +cpu") == 0) {
-            put_path(h->base[0], "cgroup.subtree_control", "+io");      /* only counts; may be absent */
-            return true;
-        }
-        rmdir(h->base[0]);
+    h->version = 2;
+    snprintf(own, sizeof own, "%s%s", mount, group);
+    size_t len = strlen(own), leaf_len = sizeof LEAF - 1;
+    if (len > leaf_len && strcmp(own + len - leaf_len, LEAF) == 0) {
+        own[len - leaf_len] = '\0';
+        snprintf(h->aside, sizeof h->aside, "%s", own);
     }
-    return false;
+    if (offers(own) && (base_in(h, own) || (only_family(own) && move_aside(h, own))))
+        return true;
+    if (strlen(own) > strlen(mount)) {
+        snprintf(beside, sizeof beside, "%.*s", (int)(strrchr(own, '/') - own), own);
+        if (base_in(h, beside) || base_in(h, mount))
+            return true;
+    }
+    return offers(own) && move_aside(h, own);
 }
 
 void cgroup_open(struct cgroup_host *h)
@@ -211,11 +341,14 @@ void cgroup_open(struct cgroup_host *h)
     }
     cgroup_close(h);                        /* of v1, what was there without memory */
     *h = (struct cgroup_host){ 0 };
-    h->version = open_v2(h) ? 2 : 0;
+    if (!open_v2(h))
+        *h = (struct cgroup_host){ 0 };
 }
 
 void cgroup_close(const struct cgroup_host *h)
 {
+    if (h->version == 2)
+        put_path(h->base[0], "cgroup.kill", "1");           /* whoever lives there still; Linux 5.14 */
     for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++)
         for (int tries = 0; h->base[c][0] != '\0' && tries < 200; tries++) {
             remove_tree(h->base[c]);
@@ -223,6 +356,8 @@ void cgroup_close(const struct cgroup_host *h)
                 break;
             nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
         }
+    if (h->aside[0] != '\0')
+        move_back(h->aside);
 }
 
 static int open_in(const char *dir, const char *file, int flags)
@@ -247,7 +382,7 @@ static int slot_dir(const struct cgroup_host *h, int controller, uint32_t slot, 
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
 {
     char dir[400];
-    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0 };
+    *s = (struct cgroup_slot){ h, slot, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false, 0, 0, 0 };
     if (h->version == 0)
         return 0;
     if (h->version == 2) {
@@ -260,12 +395,13 @@ int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_
         s->memory_peak = open_in(dir, "memory.peak", O_RDWR);
         if (s->memory_peak < 0)
             s->memory_peak = open_in(dir, "memory.peak", O_RDONLY);
+        s->peak_stays = put(s->memory_peak, "0") < 0;           /* before Linux 6.12 */
         s->oom = open_in(dir, "memory.events", O_RDONLY);
         s->pids_max = open_in(dir, "pids.max", O_WRONLY);
         s->pids_events = open_in(dir, "pids.events", O_RDONLY);
         s->cpu_quota = open_in(dir, "cpu.max", O_WRONLY);
         s->cpu_usage = open_in(dir, "cpu.stat", O_RDONLY);
-        put_path(dir, "memory.oom.group", "0");
+        s->memory_now = open_in(dir, "memory.current", O_RDONLY);
         return s->dir >= 0 && s->memory_limit >= 0 && s->pids_max >= 0 ? 0
              : err_sys(err, ERR_SYS, "control group files of %s", dir);
     }
@@ -311,6 +447,16 @@ void cgroup_slot_drop(struct cgroup_slot *s)
     }
 }
 
+int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err)
+{
+    int rc = s->host->version == 2 && s->peak_stays ? -1 : cgroup_limit(s, NULL, err);
+    if (rc < 0 && !(occupied && s->host->version == 1)) {
+        cgroup_slot_drop(s);
+        rc = cgroup_slot_make(s, s->host, s->slot, err);
+    }
+    return rc;
+}
+
 int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err)
 {
     *out_pids_now = -1;
@@ -325,6 +471,11 @@ int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err
             return err_sys(err, ERR_SYS, "join control group %s", dir);
         if (c == CGROUP_PIDS)
             *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
+    }
+    if (s->host->version == 2 && !s->peak_stays) {      /* else the next sandbox has another directory */
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[0], s->slot);
+        *out_pids_now = open_in(dir, "pids.current", O_RDONLY);
     }
     return 0;
 }
@@ -343,10 +494,12 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
             return err_sys(err, ERR_SYS, "open limits of slot %u", s->slot);
         put(s->cpu_quota, open_end);
         /* File pages the last sandbox read are charged here still; a lot of them would slow the next limit. */
-        if (number(s->memory_now, NULL) > KEEP_CHARGED) {
-            char dir[400];
+        uint64_t charged = number(s->memory_now, NULL);
+        if (charged > KEEP_CHARGED) {
+            char dir[400], amount[32];
             snprintf(dir, sizeof dir, "%s/slot-%u", s->host->base[CGROUP_MEMORY], s->slot);
-            put_path(dir, "memory.force_empty", "0");
+            snprintf(amount, sizeof amount, "%llu", v2 ? (unsigned long long)charged : 0);
+            put_path(dir, v2 ? "memory.reclaim" : "memory.force_empty", amount);
         }
         return 0;
     }
@@ -361,7 +514,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     }
     if (s->pids != limits->pids) {
         s->pids = 0;
-        if (put_number(s->pids_max, (uint64_t)limits->pids + OWN_TASKS(v2)) < 0)
+        if (put_number(s->pids_max, (uint64_t)limits->pids + CGROUP_OWN_TASKS(s->host->version)) < 0)
             return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
         s->pids = limits->pids;
     }
@@ -377,16 +530,16 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
 bool cgroup_settle(struct cgroup_slot *s)
 {
     struct err err;
-    if (s->host->version == 2)
+    if (s->host->version == 2 && s->peak_stays)
         return false;
     if (s->memory_bytes >= ROOMY_BYTES && number(s->memory_now, NULL) <= KEEP_CHARGED)
         return true;
     return cgroup_limit(s, NULL, &err) == 0;
 }
 
-bool cgroup_only_ours(int pids_now, bool warm)
+bool cgroup_only_ours(int pids_now, uint32_t ours)
 {
-    return number(pids_now, NULL) == OWN_TASKS(false) + warm;
+    return number(pids_now, NULL) == ours;
 }
 
 void cgroup_peak_reset(struct cgroup_slot *s)

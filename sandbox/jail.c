@@ -8,6 +8,12 @@
  * the socket closes, when the guardian dies, or when the client breaks the protocol.
  *
  * The jail opens nothing by a foreign name and parses nothing but the structs of grant.h.
+ *
+ * Rootless: started without CAP_SYS_ADMIN, the jail first enters a user namespace of its own, where it has it and where the
+ * only uid is the user's. Every sandbox has a user namespace below that, so it has no right over jail or neighbour, but
+ * outside all of them are the user: what the kernel counts or permits by uid is not kept apart. Mounts: see mount.h. The
+ * client's mount namespace cannot be entered; a copy of it, made at the start, stands for it, and in there the client's
+ * directories are found by name.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -23,6 +29,7 @@
 #include "sandbox/slot.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,20 +40,21 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
 #define CLIENT_FD 3
 #define NESTED_MAX 64u                  /* namespaces of each kind in a compatible sandbox; their memory is its own */
 #define MAKE_AT_ONCE 4u                 /* slots per core */
-#define FILES_PER_SLOT 15u              /* descriptors of the jail; and apart from slots: */
+#define FILES_PER_SLOT 16u              /* descriptors of the jail; and apart from slots: */
 #define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
     int epoll, timer;
     int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
-    bool greeted, over;
+    bool greeted, over, rootless;
     uint32_t slot_count, wanted, begun;
     uint64_t timer_ns;
     uid_t uid_first;
@@ -86,6 +94,24 @@ void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfd
 
 /* ---- user namespaces and keepers ---- */
 
+static bool has_admin(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct caps[2] = { 0 };
+    return syscall(SYS_capget, &head, caps) == 0 && (caps[0].effective & (1u << CAP_SYS_ADMIN)) != 0;
+}
+
+/* Does this user namespace have all uids from `first` to `last`? */
+static bool has_uids(uid_t first, uid_t last)
+{
+    unsigned long inside, outside, count;
+    own_file f = fopen("/proc/self/uid_map", "re");
+    while (f != NULL && fscanf(f, "%lu %lu %lu", &inside, &outside, &count) == 3)
+        if (first >= inside && last - inside < count)
+            return true;
+    return false;
+}
+
 static int put_map(pid_t pid, const char *which, unsigned from, unsigned to, struct err *err)
 {
     char path[64], line[64];
@@ -93,6 +119,21 @@ static int put_map(pid_t pid, const char *which, unsigned from, unsigned to, str
     int n = snprintf(line, sizeof line, "%u %u 1\n", from, to);
     own_fd fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, line, (size_t)n) == n ? 0 : err_sys(err, ERR_DENIED, "%s of a user namespace", which);
+}
+
+/* Become uid 0 of a user namespace in which there is nobody else. */
+static int enter_userns(struct err *err)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    if (unshare(CLONE_NEWUSER) < 0)
+        return err_sys(err, ERR_DENIED, "assay-jail is run by uid %u, and the kernel lets it have no user namespace: "
+                       "run it as root, or see `assay doctor`", uid);
+    own_fd fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "deny", 4) != 4)
+        return err_sys(err, ERR_DENIED, "setgroups of a user namespace");
+    int rc = put_map(getpid(), "uid_map", 0, uid, err);
+    return rc < 0 ? rc : put_map(getpid(), "gid_map", 0, gid, err);
 }
 
 /* How many namespaces of each kind may be made below the caller's user namespace. 0, or errno. */
@@ -177,6 +218,7 @@ int jail_keeper(struct jail *j, struct slot *s, struct err *err)
         struct kit kit = s->kit;
         int rc = cgroup_slot_enter(&s->cgroup, &kit.pids_now, &why);
         kit.sock = theirs;
+        kit.pids_ours = CGROUP_OWN_TASKS(s->cgroup.host->version);
         keeper_main(&kit, rc, &why);
     }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
@@ -223,14 +265,28 @@ static int sealed_memfd(int fd, uint64_t max, struct err *err)
     return 0;
 }
 
+/* Rootless, in the copy of the client's mount namespace: the directory that `path` names there, if it is `like`; else -1. */
+static int same_dir(const char *path, const struct stat *like)
+{
+    struct stat st;
+    own_fd fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == like->st_dev && st.st_ino == like->st_ino ? give_fd(&fd) : -1;
+}
+
 /* The client's directory as a detached mount whose owner is uid 0 inside. Made in the client's mount namespace. */
 static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, struct err *err)
 {
     struct stat st;
+    char link[48], path[4096] = "";
     if (fstat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_PROTOCOL, "descriptor is no directory");
+    if (j->rootless) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+        ssize_t n = readlink(link, path, sizeof path - 1);
+        path[n < 0 ? 0 : n] = '\0';
+    }
     bool other = st.st_uid != 0 || st.st_gid != 0;
-    if (other && (s->owner_ns < 0 || s->owner_uid != st.st_uid || s->owner_gid != st.st_gid)) {
+    if (other && !j->rootless && (s->owner_ns < 0 || s->owner_uid != st.st_uid || s->owner_gid != st.st_gid)) {
         int ns = userns_make(st.st_uid, st.st_gid, s->kit.uid, 0, err);
         if (ns < 0)
             return ns;
@@ -242,7 +298,12 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
     }
     if (setns(j->host_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "mount namespace of the client");
-    int fd = mount_clone(dir, other ? s->owner_ns : s->kit.userns, out_own, err);
+    own_fd here = j->rootless ? same_dir(path, &st) : -1;
+    int fd = !j->rootless ? mount_clone(dir, other ? s->owner_ns : s->kit.userns, out_own, err)
+           : here >= 0 ? mount_clone(here, -1, out_own, err)
+           : err_set(err, ERR_DENIED, "a directory for a jail without root must be mounted before the jail is started");
+    if (j->rootless)
+        *out_own = !other;
     if (setns(j->own_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "own mount namespace");
     return fd;
@@ -566,6 +627,8 @@ static int open_all(struct jail *j, struct err *err)
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
         return err_set(err, ERR_LIMIT, "%u sandboxes need %u open files, %llu are allowed: raise it (ulimit -Hn)",
                        j->wanted, need, (unsigned long long)files.rlim_cur);
+    if (j->rootless && unshare(CLONE_NEWNS) < 0)
+        return err_sys(err, ERR_DENIED, "copy of the mount namespace");
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
@@ -594,7 +657,8 @@ static int open_all(struct jail *j, struct err *err)
         struct slot *s = &j->slots[i];
         *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
-            .slot = i, .uid = j->uid_first + i, .landlock = landlock, .host_filter = host_filter, .plan = plan,
+            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .landlock = landlock,
+            .host_filter = host_filter, .plan = plan,
             .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
         memcpy(s->kit.filters, filters, sizeof filters);
         s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
@@ -676,10 +740,20 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     cgroup_open(&j.cgroup);
     struct err err;
-    pid_t pid = unshare(CLONE_NEWPID) < 0 ? -1 : fork();
+    int rc = has_admin() ? 0 : enter_userns(&err);
+    j.rootless = !has_uids(j.uid_first, j.uid_first + 2 * GRANT_SLOTS_MAX - 1);
+    if (rc == 0 && j.rootless)
+        log_line(LOG_WARN, "not run by root: sandboxes live inside one user's namespace, share what the kernel counts per "
+                 "user, and can change no file of the host's root that is another's");
+    if (rc == 0 && j.cgroup.version == 0)
+        log_line(LOG_WARN, "no control groups: memory, tasks and CPU time are limited per process or user, not for a run as "
+                 "a whole");
+    else if (rc == 0 && !j.cgroup.cpu_share)
+        log_line(LOG_WARN, "no control group for the CPU: a sandbox's share of it is not limited");
+    pid_t pid = rc < 0 || unshare(CLONE_NEWPID) < 0 ? -1 : fork();
     if (pid < 0) {
         struct grant_answer a = { .kind = GRANT_HELLO };
-        a.rc = err_sys(&err, ERR_DENIED, "new pid namespace: assay-jail needs root (CAP_SYS_ADMIN)");
+        a.rc = rc < 0 ? rc : err_sys(&err, ERR_DENIED, "new pid namespace");
         a.sys = err.sys;
         memcpy(a.msg, err.msg, sizeof a.msg);
         jail_answer(&j, &a, NULL, 0);

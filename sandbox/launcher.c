@@ -36,6 +36,7 @@
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -92,16 +93,22 @@ static int await_answer(int sock, struct err *err)
     return await_cell(sock, &a, err);
 }
 
-/* The wait status of the agent, which is dead or dying. */
-static int agent_reap(struct launcher *l)
+/* The agent is dead or dying: how it ended, and what it used, into *out (NULL: nobody asks). */
+static void agent_reap(struct launcher *l, struct note *out)
 {
     siginfo_t how = { 0 };
-    while (waitid(P_PIDFD, (id_t)l->agent_fd, &how, WEXITED) < 0 && errno == EINTR)
+    struct rusage used = { 0 };
+    while (syscall(SYS_waitid, P_PIDFD, l->agent_fd, &how, WEXITED, &used) < 0 && errno == EINTR)
         ;
     close(l->agent_fd);
     l->agent_fd = -1;
-    return how.si_code == CLD_EXITED ? W_EXITCODE(how.si_status, 0)
-         : how.si_status | (how.si_code == CLD_DUMPED ? WCOREFLAG : 0);
+    if (out == NULL)
+        return;
+    out->status = how.si_code == CLD_EXITED ? W_EXITCODE(how.si_status, 0)
+                : how.si_status | (how.si_code == CLD_DUMPED ? WCOREFLAG : 0);
+    out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
+                  (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
+    out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
 }
 
 /* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
@@ -112,7 +119,7 @@ static void crew_end(struct launcher *l)
     else if (l->agent_fd >= 0)
         pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
     if (l->agent_fd >= 0)
-        agent_reap(l);
+        agent_reap(l, NULL);
     if (l->reaper > 0) {
         /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
         for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
@@ -278,7 +285,7 @@ static pid_t reaper_within(const struct launcher *l, int sock)
         if (setns(l->kit->userns, CLONE_NEWUSER) == 0 && unshare(CLONE_NEWPID) == 0) {
             made = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
             if (made == 0)
-                cell_reaper_within(sock);
+                cell_reaper_within(l->kit, sock);
         }
         _exit(0);
     }
@@ -409,6 +416,8 @@ static void warm_up(struct launcher *l, int declared)
     l->declared = fcntl(declared, F_DUPFD_CLOEXEC, 0);
     if (l->world.image)
         cold(l, "an environment root of its own");      /* no world of one is kept from sandbox to sandbox */
+    else if (l->kit->rootless)
+        cold(l, "a jail without root");
     else if (l->kit->profile != SANDBOX_STRICT)
         cold(l, "another profile");
     else if (l->limits.network != SANDBOX_NET_LOOPBACK)
@@ -426,7 +435,7 @@ static void warm_up(struct launcher *l, int declared)
 static void warm_next(struct launcher *l)
 {
     struct err err = { 0 };
-    if (l->declared < 0 || l->limits.memory_bytes < WARM_MEMORY_MIN || warm_is(&l->warm, l->declared)) {
+    if (l->declared < 0 || l->kit->rootless || l->limits.memory_bytes < WARM_MEMORY_MIN || warm_is(&l->warm, l->declared)) {
         l->missed = false;
         return;
     }
@@ -466,9 +475,10 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
         rc = mount_store_size(&l->world, l->limits.disk_bytes, l->limits.disk_inodes, err);
     if (rc == 0)
         rc = mount_cpus(&l->world, o->cpus, err);
-    if (rc == 0 && tree >= 0 && o->tree_own)
+    const bool over = o->tree_own && l->world.marks;
+    if (rc == 0 && tree >= 0 && over)
         rc = mount_tree(&l->world, l->kit, tree, err);
-    if (rc == 0 && tree >= 0 && !o->tree_own) {
+    if (rc == 0 && tree >= 0 && !over) {
         struct cell_order c = { .kind = CELL_COPY };
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : mount_lend(&l->world, tree, err);
@@ -629,12 +639,12 @@ static void ended(struct launcher *l)
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     const int rest[2] = { l->output[0], l->output[1] };
     l->output[0] = l->output[1] = -1;
-    n.status = agent_reap(l);
+    agent_reap(l, &n);
     close(l->sock);
     l->sock = -1;
     if (l->kit->ring->measure && !l->within)
         count_tasks(l);
-    if (l->over || l->within || !cgroup_only_ours(l->kit->pids_now, warm_alive(&l->warm)))
+    if (l->over || l->within || !cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours + warm_alive(&l->warm)))
         crew_end(l);                            /* as a rule the command was the last of its kind */
     drain(l, 0, rest[0]);
     relay_close(&relays[RELAY_IN]);
@@ -761,8 +771,8 @@ void launcher_main(struct kit *kit, struct net *net, int proc)
     if (rc == 0)
         rc = net_watch(net, proc, &err);
     close(proc);
-    if (rc == 0)
-        rc = (l.procs = mount_proc_hidden(&err)) < 0 ? err.code : 0;
+    if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
+        err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0 && kit->landlock >= 2)

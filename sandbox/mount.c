@@ -80,8 +80,8 @@ static int attach(int fd, int dir, const char *path, struct err *err)
     return 0;
 }
 
-/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" is the descriptor `lower`.
- * A name that begins with '?' may be unknown to the kernel. */
+/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" is the descriptor `lower`,
+ * any other NULL value makes a flag. A name that begins with '?' may be unknown to the kernel. */
 static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int lower, struct err *err)
 {
     own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
@@ -91,8 +91,9 @@ static int fresh_over(const char *type, const char *const (*options)[2], unsigne
         const char *name = (*options)[0], *value = (*options)[1];
         bool optional = name[0] == '?';
         name += optional;
-        int rc = strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
-               : fsconfig(fs, FSCONFIG_SET_STRING, name, value, 0);
+        int rc = value != NULL ? fsconfig(fs, FSCONFIG_SET_STRING, name, value, 0)
+               : strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
+               : fsconfig(fs, FSCONFIG_SET_FLAG, name, NULL, 0);
         if (rc < 0 && !optional)
             return err_sys(err, ERR_SYS, "%s: option %s", type, name);
     }
@@ -191,8 +192,9 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     own_fd dev = rc < 0 ? -1 : openat2_beneath(root, "dev", O_RDONLY | O_DIRECTORY);
     if (dev < 0)
         return rc < 0 ? rc : err_sys(err, ERR_SYS, "/dev");
+    const mode_t kind = kit->rootless ? S_IFREG : S_IFCHR;
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
-        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+        if (mknodat(dev, nodes[i].name, kind | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
             fchownat(dev, nodes[i].name, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
             return err_sys(err, ERR_SYS, "device %s", nodes[i].name);
     for (size_t i = 0; i < sizeof dev_links / sizeof dev_links[0]; i++)
@@ -201,10 +203,35 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     return 0;
 }
 
+/* What a rootless sandbox must borrow of the host: its device nodes, and a /proc. */
+static int keep_for_rootless(int top, struct err *err)
+{
+    own_fd proc = open_tree(AT_FDCWD, "/proc", CLONE_FLAGS);
+    int rc = proc < 0 ? err_sys(err, ERR_SYS, "copy the mount of /proc") : attach(proc, top, "proc", err);
+    for (size_t i = 0; rc == 0 && i < sizeof nodes / sizeof nodes[0]; i++) {
+        char from[24];
+        struct stat st;
+        snprintf(from, sizeof from, "/dev/%s", nodes[i].name);
+        own_fd node = open_tree(AT_FDCWD, from, CLONE_FLAGS | AT_SYMLINK_NOFOLLOW);
+        if (node < 0 || fstat(node, &st) < 0 || !S_ISCHR(st.st_mode) ||
+            st.st_rdev != makedev(nodes[i].major, nodes[i].minor) || mknodat(top, from + 1, S_IFREG | 0444, 0) < 0)
+            return err_sys(err, ERR_DENIED, "%s of the host is needed", from);
+        rc = attach(node, top, from + 1, err);
+    }
+    return rc;
+}
+
+/* `path` below the cwd, as it is mounted there, to the same place in `root`. */
+static int carry_over(const char *path, int root, struct err *err)
+{
+    own_fd fd = open_tree(AT_FDCWD, path, CLONE_FLAGS);
+    return fd < 0 ? err_sys(err, ERR_SYS, "copy the mount of /%s", path) : attach(fd, root, path, err);
+}
+
 int mount_keeper(struct kit *kit, struct err *err)
 {
     static const char *const size[][2] = { { "size", "1m" }, { "mode", "0755" }, { NULL, NULL } };
-    static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton" };
+    static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton", "proc", "dev" };
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_DENIED, "private mount namespace");
     umask(0);
@@ -235,6 +262,8 @@ int mount_keeper(struct kit *kit, struct err *err)
     own_fd root = rc < 0 ? -1 : openat(top, "skeleton", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (rc == 0)
         rc = root < 0 ? err_sys(err, ERR_SYS, "skeleton") : fill_skeleton(root, kit, err);
+    if (rc == 0 && kit->rootless)
+        rc = keep_for_rootless(top, err);
     if (rc < 0)
         return rc;
     if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
@@ -257,7 +286,8 @@ static int overlay_make(const char *lower, int lower_fd, const char *name, const
         return rc;
     const char *const options[][2] = {
         { "source", "overlay" }, { lower == NULL ? "lowerdir+" : "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
-        { "?redirect_dir", "on" }, { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
+        { kit->rootless ? "userxattr" : "?redirect_dir", kit->rootless ? NULL : "on" },
+        { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
     };
     return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
 }
@@ -423,6 +453,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
             rc = err_sys(err, ERR_SYS, "store directories");
     if (rc == 0 && mknodat(store, "mask", S_IFREG | 0444, 0) < 0)
         rc = err_sys(err, ERR_SYS, "store file");
+    w->marks = !kit->rootless || (rc == 0 && setxattr("store", "user.marks", "", 0, 0) == 0);
     own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, MOUNT_ATTR_NOATIME, err);
     rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
@@ -430,6 +461,13 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         snprintf(lower, sizeof lower, "lower/%s", kit->plan.layers[i]);
         rc = overlay(lower, kit->plan.layers[i], "store/", root, kit, (kit->plan.own >> i) & 1, err);
     }
+    for (size_t i = 0; rc == 0 && kit->rootless && i < sizeof nodes / sizeof nodes[0]; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "dev/%s", nodes[i].name);
+        rc = carry_over(path, root, err);
+    }
+    if (rc == 0 && kit->rootless)
+        rc = carry_over("proc", root, err);
     for (uint32_t i = 0; rc == 0 && i < SHOWN_COUNT; i++)
         rc = show(&w->parts[w->part_count++], &shown[i], store, root, kit, err);
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
@@ -522,6 +560,8 @@ int mount_root(struct world *w, const struct kit *kit, int lower, struct err *er
         if (rc == 0)
             rc = fd < 0 ? err_sys(err, ERR_SYS, "fresh /%s", files[i]) : attach(fd, root, files[i], err);
     }
+    if (rc == 0 && kit->rootless)
+        rc = fchdir(old) < 0 ? err_sys(err, ERR_SYS, "old root") : carry_over("proc", root, err);
     if (rc == 0)
         rc = attach(w->store, root, "assay/store", err);        /* moves it, with its cover */
     w->proc_mounted = false;                                    /* the old one leaves with the old root */

@@ -9,6 +9,11 @@
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
  * below /assay and covered by an empty directory, out of reach but usable by descriptor.
  * Paths of the image are resolved without symbolic links before anything is mounted on them.
+ *
+ * Rootless, the kernel gives a user namespace less, and this is all that differs here: no idmapped layer (what belongs to
+ * others than the user cannot be written over), device nodes bound from the host's, overlay marks in user attributes and
+ * no redirected directories, and a /proc of the jail's that stays below each sandbox's own, because a namespace without
+ * one may not have a new one.
  */
 #pragma once
 #include "sandbox/order.h"
@@ -39,6 +44,7 @@ struct world {                  /* a launcher's view */
     uint32_t part_count;
     struct statfs room;         /* of the store, before any run */
     bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
+    bool marks;                 /* the store can hold an overlay's marks: a directory may replace one of the lower layer */
     uint64_t disk_bytes, disk_inodes;       /* current size of the store */
     uint32_t cpus;              /* as many processors are shown */
 };

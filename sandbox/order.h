@@ -65,6 +65,7 @@ struct note {
     uint32_t crew;              /* crew: its number */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
+    uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */
     char msg[ERR_MSG_SIZE];     /* rc < 0: why; ended, rc 0: how it had begun (sandbox_result.start) */
 };
 
@@ -90,11 +91,13 @@ struct plan {                   /* what the top of the host's root looks like, r
 
 struct kit {                    /* what the processes of a slot inherit; fixed before the fork */
     uint32_t slot;
-    uid_t    uid;               /* host uid and gid behind uid 0 inside */
+    uid_t    uid;               /* uid and gid behind uid 0 inside, as the jail sees them */
+    bool     rootless;          /* the jail was started by an ordinary user: see jail.c */
     int      sock;              /* to the jail */
     enum sandbox_profile profile;       /* every launcher begins as strict; a compatible acquire changes both in its copy */
     int      userns;
     int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
+    uint32_t pids_ours;         /* how many of them are no run's */
     struct ring *ring;
     struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;       /* of agents, and of warm hosts */
     int      landlock;                  /* landlock_version() */

@@ -142,8 +142,8 @@ struct sandbox_result {
     uint32_t oom_kills;         /* processes killed for memory */
     uint32_t pids_refused;      /* tasks not made for the pids limit */
     uint64_t wall_ns;           /* from the start of the command to its end */
-    uint64_t cpu_ns;            /* of all processes; 0 where no control group counts it */
-    uint64_t memory_bytes_peak; /* likewise */
+    uint64_t cpu_ns;            /* of all processes; without control groups of the command and children it waited for */
+    uint64_t memory_bytes_peak; /* likewise, and then of the largest of these alone */
     uint64_t output_bytes;      /* how much was printed in all, on both streams; at the limit, that and one byte */
     int      output_fd;         /* sealed memfd: head, then (if cut) a marker line, then tail */
     int      report_fd;         /* sealed memfd: report files in the format of sandbox/report_files.h; -1: none */
@@ -186,7 +186,9 @@ struct sandbox_command {
 };
 
 /*
- * Start `jail_path` (a root process) and connect to it; `slots` sandboxes at most at once.
+ * Start `jail_path` and connect to it; `slots` sandboxes at most at once. Run by root it is what this header says; run by
+ * an ordinary user, sandboxes live inside a user namespace of that user's, with weaker limits (see enforced_by), and the
+ * jail says so on standard error.
  * *out is owned: sandbox_client_close() ends the jail and everything in it.
  * ERR_DENIED when the kernel or our rights do not allow isolation: the text says what is missing.
  */

@@ -86,17 +86,7 @@ void slot_make(struct jail *j, struct slot *s)
     s->reason = SLOT_REASON_NONE;
     s->resetting = s->warm = s->crew_killed = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    int rc = 0;
-    if (s->cgroup.host->version == 2) {
-        cgroup_slot_drop(&s->cgroup);
-        rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
-    } else {
-        rc = cgroup_limit(&s->cgroup, NULL, &err);
-        if (rc < 0 && s->sock < 0) {            /* no keeper in it: the group may be gone */
-            cgroup_slot_drop(&s->cgroup);
-            rc = cgroup_slot_make(&s->cgroup, s->cgroup.host, s->kit.slot, &err);
-        }
-    }
+    int rc = cgroup_slot_renew(&s->cgroup, s->sock >= 0, &err);
     if (rc == 0 && s->sock < 0)
         rc = jail_keeper(j, s, &err);
     if (rc < 0) {
@@ -403,6 +393,10 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
     r->cpu_ns = be_sure(used.cpu_ns, s->before.cpu_ns);
     r->memory_bytes_peak = used.memory_peak;
     tell_enforcers(&s->cgroup, r->enforced_by);
+    if (s->cgroup.host->version == 0) {
+        r->cpu_ns = s->end.cpu_ns;
+        r->memory_bytes_peak = s->end.rss_bytes;
+    }
     if (s->measure)
         tell_usage(s, r->cpu_ns, &r->usage);
     const bool apart = s->errors != NULL;

@@ -52,6 +52,11 @@ fuzz: $(PROTO_GEN_H)
 	  $(patsubst $(B)/%.o,%.c,$(FUZZ_OBJS) $(REPOS_OBJS) $(filter-out %/trajframe.o,$(PROTO_OBJS)) $(BASE_OBJS)) $(PROTO_GEN_C) $(FUZZ_LINK)
 	build/fuzz/$(FUZZ)_fuzz -max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=4096 build/fuzz/$(FUZZ) tests/fuzz/corpus/$(FUZZ)
 
+# The sandbox on a kernel with control groups of version 2 only, in an emulated machine. KERNEL=FILE.deb: another kernel.
+.PHONY: vm-check
+vm-check: $(BIN)/assay-jail $(SANDBOX_TESTS) $(ATTACK_TESTS) build/attack/attacker
+	@tests/vm/run $(B) $(BIN) $(KERNEL)
+
 # What cppcheck cannot see: cleanup attributes (they free), sys/queue.h, mmap without a file, one-threaded readdir.
 CPPCHECK_KNOW := $(addprefix --suppress=,unknownMacro missingIncludeSystem memleak resourceLeak readdirCalled invalidFunctionArg) \
   '-DLIST_HEAD(n,t)=struct{struct t*first;}' '-DLIST_ENTRY(t)=struct{struct t*next;}' \

@@ -150,8 +150,10 @@ static void check_isolation(struct doctor *d)
 {
     struct trial t, user;
     bool root = geteuid() == 0;
-    check(d, root ? GOOD : MISSING, "privileges", "no sandbox can be made", "assay-jail needs root: run as root",
-          root ? "root" : "uid %u", (unsigned)geteuid());
+    check(d, root ? GOOD : WEAK, "privileges",
+          "sandboxes live inside this user's own namespace: device files are the host's, what the kernel counts per user is "
+          "shared, the user's groups stay, /usr cannot be changed, trees of other owners are copied",
+          "run as root where strangers' code is run", root ? "root" : "uid %u, not root", (unsigned)geteuid());
     if (!run_trial(&t, !root, true) || (root && !run_trial(&user, true, false))) {
         check(d, MISSING, "namespaces", "no sandbox can be made", "see the kernel log", "the trial process failed");
         return;
@@ -247,9 +249,29 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+/* May groups be made in our own group of version 2, or beside it? As sandbox/cgroup.c tries them. */
+static bool v2_writable(const char *point)
+{
+    char line[512], path[4700];
+    own_file f = fopen("/proc/self/cgroup", "re");
+    bool may = access(point, W_OK) == 0;
+    while (f != NULL && !may && fgets(line, sizeof line, f) != NULL) {
+        if (strncmp(line, "0::/", 4) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(path, sizeof path, "%s%s", point, line + 3);
+        may = access(path, W_OK) == 0;
+        if (!may) {
+            *strrchr(path, '/') = '\0';
+            may = access(path, W_OK) == 0;
+        }
+    }
+    return may;
+}
+
 static void cgroup_line(struct cgroups *g, const char *point, const char *type, const char *options)
 {
-    bool writable = access(point, W_OK) == 0;
+    bool writable = strcmp(type, "cgroup2") == 0 ? v2_writable(point) : access(point, W_OK) == 0;
     if (strcmp(type, "cgroup") == 0 && writable) {
         static const char *const names[] = { "memory", "pids", "cpu", "cpuacct" };
         bool *flags[] = { &g->v1_memory, &g->v1_pids, &g->v1_cpu, &g->v1_cpuacct };
@@ -300,21 +322,22 @@ static void limit(struct doctor *d, const char *name, const char *by, const char
         printf("  %-10s %-12s %s\n", name, by, note);
 }
 
-/* As sandbox/cgroup.c chooses: v1 with memory and pids, else v2 with all it needs, else none of them. */
+/* As sandbox/cgroup.c chooses: v1 with memory and pids, else v2 with both, else none of them. */
 static void check_limits(struct doctor *d)
 {
     struct cgroups g;
     read_cgroups(&g);
-    bool v1 = g.v1_memory && g.v1_pids, v2 = !v1 && g.v2_memory && g.v2_pids && g.v2_cpu;
-    bool time = v2 || (v1 && g.v1_cpuacct), share = v2 || (v1 && g.v1_cpu);
+    bool v1 = g.v1_memory && g.v1_pids, v2 = !v1 && g.v2_memory && g.v2_pids;
+    bool time = v2 || (v1 && g.v1_cpuacct), share = (v2 && g.v2_cpu) || (v1 && g.v1_cpu);
     const char *by = v1 ? "cgroup v1" : v2 ? "cgroup v2" : "rlimit";
     char lacks[64];
     snprintf(lacks, sizeof lacks, "%s%s%s", g.v1_memory || g.v2_memory ? "" : " memory", g.v1_pids || g.v2_pids ? "" : " pids",
              (g.v1_cpu && g.v1_cpuacct) || g.v2_cpu ? "" : " cpu");
     check(d, time && share ? GOOD : WEAK, "cgroup controllers",
-          v1 ? "a run's CPU time or share is not limited"
+          v1 || v2 ? "a run's CPU time or share is not limited"
              : "memory, tasks and CPU time are limited per process, not for a run as a whole",
-          "mount cgroup2 with memory, pids and cpu, writable (in a container: a delegated group), or the v1 hierarchies of these",
+          "mount cgroup2 with memory, pids and cpu, writable (in a container: a delegated group; for a user: start it by "
+          "`systemd-run --user --scope`), or the v1 hierarchies of these",
           "v1: %s; v2: %s%s%s", g.v1_seen[0] != '\0' ? g.v1_seen : "none writable",
           !g.v2 ? "none writable" : g.v2_seen[0] != '\0' ? g.v2_seen : "mounted, no controllers",
           lacks[0] != '\0' ? "; missing:" : "", lacks);

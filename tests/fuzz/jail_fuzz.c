@@ -174,6 +174,14 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     (void)s, (void)limits;
     return refuse(BAD_CGROUP, err);
 }
+int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err)
+{
+    int rc = s->host->version == 2 ? -1 : cgroup_limit(s, NULL, err);
+    if (rc == 0 || (occupied && s->host->version == 1))
+        return rc;
+    cgroup_slot_drop(s);
+    return cgroup_slot_make(s, s->host, s->slot, err);
+}
 bool cgroup_settle(struct cgroup_slot *s) { return s->host->version != 2 && !(broken & BAD_CGROUP); }
 void cgroup_peak_reset(struct cgroup_slot *s) { (void)s; }
 void cgroup_usage(const struct cgroup_slot *s, struct cgroup_usage *out)

@@ -87,13 +87,13 @@ static void time_limit_takes_every_descendant(void **state)
         "END\n"
         "exec python3 /tmp/linger.py", sleeper);
     struct sandbox_limits l = usual;
-    l.wall_ns = 2 * NS_PER_S;
+    l.wall_ns = box_seconds(2);
     uint64_t began = clock_mono_ns();
     struct outcome o = box_once(client, BOX_EMPTY, l, linger);
     uint64_t took = clock_mono_ns() - began;
     assert_int_equal(o.result.end, SANDBOX_END_TIME_LIMIT);
     assert_true(o.result.limits_hit & SANDBOX_HIT_TIME);
-    assert_true(took >= 2 * NS_PER_S && took < 20 * NS_PER_S);
+    assert_true(took >= l.wall_ns && took < box_seconds(20));
     assert_string_equal(o.output, "started\n");
     assert_false(box_alive(sleeper));
     outcome_done(&o);
@@ -115,6 +115,10 @@ static void memory_limit_is_told_apart(void **state)
 {
     (void)state;
     struct outcome o = grown("exec python3 /tmp/grow.py");
+    if (!box_grouped(&o.result)) {            /* no process is killed for it: rlimits_stand_in() */
+        outcome_done(&o);
+        skip();
+    }
     assert_int_equal(o.result.end, SANDBOX_END_MEMORY_LIMIT);
     assert_true(o.result.limits_hit & SANDBOX_HIT_MEMORY);
     outcome_done(&o);
@@ -385,10 +389,8 @@ static void usage_is_measured(void **state)
     (void)state;
     struct outcome o = box_once(client, BOX_EMPTY, usual, "exec python3 -c 'x = bytearray(50 << 20); import time; e = time.process_time() + 0.3\nwhile time.process_time() < e: pass'");
     assert_int_equal(o.result.end, SANDBOX_END_EXIT);
-    if (box_grouped(&o.result)) {
-        assert_true(o.result.cpu_ns > NS_PER_S / 4 && o.result.cpu_ns < 2 * NS_PER_S);
-        assert_true(o.result.memory_bytes_peak > 50 * MIB && o.result.memory_bytes_peak < 200 * MIB);
-    }
+    assert_true(o.result.cpu_ns > NS_PER_S / 4 && o.result.cpu_ns < box_seconds(2));
+    assert_true(o.result.memory_bytes_peak > 50 * MIB && o.result.memory_bytes_peak < 200 * MIB);
     assert_true(o.result.wall_ns > NS_PER_S / 4);
     outcome_done(&o);
 }
@@ -399,7 +401,8 @@ static void rlimits_stand_in(void **state)
     (void)state;
     pid_t child = fork();
     if (child == 0) {
-        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || umount2("/sys", MNT_DETACH) < 0)
+        if (geteuid() == 0 && (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+                               umount2("/sys", MNT_DETACH) < 0))
             _exit(2);
         struct sandbox_client *c = box_start(1);
         struct sandbox_limits l = { .wall_ns = 20 * NS_PER_S, .memory_bytes = 200 * MIB, .cpu_ns = NS_PER_S, .pids = 20 };

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 static struct sandbox_client *client;
@@ -49,6 +50,13 @@ static int open_tree_dir(void)
     int fd = open(tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
+}
+
+static bool kernel_since(int major, int minor)
+{
+    struct utsname u;
+    int a = 0, b = 0;
+    return uname(&u) == 0 && sscanf(u.release, "%d.%d", &a, &b) == 2 && (a > major || (a == major && b >= minor));
 }
 
 /* ---- edits ---- */
@@ -172,7 +180,8 @@ static void paths_of_the_host_do_not_show(void **state)
     own_fd dir = open_tree_dir();
     struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual, "cat /proc/self/mountinfo /proc/mounts /proc/self/maps");
     assert_null(strstr(o.output, "assay-tree"));
-    assert_non_null(strstr(o.output, "/testbed"));
+    if (geteuid() == 0 || kernel_since(6, 6))       /* else it is a copy and no mount: see struct world */
+        assert_non_null(strstr(o.output, "/testbed"));
     outcome_done(&o);
 }
 
@@ -185,8 +194,12 @@ static void two_sandboxes_do_not_see_each_other(void **state)
     struct err err = { 0 };
     for (int i = 0; i < 2; i++)
         s[i] = box_acquire(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual);
-    const char *cmd[2] = { "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 1; cat src/a",
-                           "sleep 0.5; timeout 0.2 flock src/a true || echo locked; cat src/a; ls /tmp /dev/shm" };
+    const bool slow = getenv("ASSAY_SLOW") != NULL;         /* starting a program alone takes so long there */
+    const char *cmd[2] = {
+        slow ? "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 12; cat src/a"
+             : "echo first >src/a; touch /tmp/mine /dev/shm/mine; flock src/a sleep 1; cat src/a",
+        slow ? "sleep 2; timeout 8 flock src/a true || echo locked; cat src/a; ls /tmp /dev/shm"
+             : "sleep 0.5; timeout 0.2 flock src/a true || echo locked; cat src/a; ls /tmp /dev/shm" };
     for (int i = 0; i < 2; i++)
         assert_int_equal(sandbox_run(s[i], &(struct sandbox_command){ .shell = cmd[i] }, box_done, &o[i], &err), 0);
     for (int i = 0; i < 2; i++)
@@ -202,6 +215,14 @@ static void two_sandboxes_do_not_see_each_other(void **state)
 static void tree_of_another_owner_works(void **state)
 {
     (void)state;
+    if (geteuid() != 0) {                       /* who cannot give files away has others' to try: it is copied */
+        own_fd dir = open("/usr/share/base-files", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual,
+                                    "stat -c %u:%g . profile && echo y >>profile && touch n && tail -n 1 profile");
+        assert_string_equal(o.output, "0:0\n0:0\ny\n");
+        outcome_done(&o);
+        return;
+    }
     char other[] = "/tmp/assay-tree.XXXXXX";
     assert_non_null(mkdtemp(other));
     /* The slots come round, and with them what each keeps for the owner of its last tree. */
@@ -221,6 +242,8 @@ static void tree_of_another_owner_works(void **state)
 static void tree_without_idmap_works(void **state)
 {
     (void)state;
+    if (geteuid() != 0)
+        skip();
     char base[] = "/tmp/assay-over.XXXXXX";
     assert_non_null(mkdtemp(base));
     pid_t child = fork();
@@ -398,10 +421,12 @@ static void worlds_serve_again_only_as_new(void **state)
     for (size_t i = 0; i < sizeof dirt / sizeof dirt[0]; i++) {
         char before[3][64], command[1024];
         int met = 0;
+        bool lasts = true;                      /* v2: the group can serve another sandbox, whose memory peak is its own */
         snprintf(command, sizeof command, "readlink /proc/self/ns/mnt; { %s; } >/dev/null 2>&1", dirt[i].shell);
         for (int k = 0; k < 3; k++) {
             struct outcome o = box_once(c, spec, usual, command);
             snprintf(before[k], sizeof before[k], "%.*s", (int)strcspn(o.output, "\n"), o.output);
+            lasts = o.result.enforced_by[SANDBOX_LIMIT_MEMORY] != SANDBOX_BY_CGROUP_V2 || kernel_since(6, 12);
             outcome_done(&o);
         }
         for (int k = 0; k < 3; k++) {
@@ -412,7 +437,7 @@ static void worlds_serve_again_only_as_new(void **state)
                 met += strncmp(o.output, before[b], line) == 0;
             outcome_done(&o);
         }
-        if (dirt[i].again && met == 0)          /* numbers of namespaces come again, so meeting one by chance says nothing */
+        if (dirt[i].again && lasts && met == 0) /* numbers of namespaces come again, so meeting one by chance says nothing */
             fail_msg("after `%s` no world served again", dirt[i].shell);
     }
     outcome_done(&was);
