@@ -55,14 +55,14 @@ static void answer(int sock, int rc, const struct err *err)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
 }
 
-_Noreturn static void reap(const struct kit *kit, int userns, uid_t id, int rc, struct err *why, int sock)
+_Noreturn static void reap(const struct kit *kit, int rc, struct err *why, int sock)
 {
     struct err err = *why;
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     if (rc == 0)
-        rc = rights_drop(kit, userns, id, NULL, 0, &err);     /* it only sleeps: no filter needed */
+        rc = rights_drop(kit, inside_uid(kit), NULL, 0, &err);     /* it only sleeps: no filter needed */
     if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
         rc = err_sys(&err, ERR_SYS, "init: descriptors");
     answer(3, rc, &err);
@@ -76,13 +76,15 @@ void cell_reaper(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
     int rc = mount_proc(w, &err);
-    reap(kit, kit->userns, inside_uid(kit), rc, &err, sock);
+    reap(kit, rc, &err, sock);
 }
 
 void cell_reaper_within(const struct kit *kit, int sock)
 {
     struct err err = { 0 };
-    reap(kit, -1, 0, 0, &err, sock);
+    struct kit inside = *kit;
+    inside.userns = -1;
+    reap(&inside, 0, &err, sock);
 }
 
 static void limit(int what, uint64_t value)
@@ -347,7 +349,7 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
     if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
         rc = err_sys(&err, ERR_SYS, "warm host: session");
     if (rc == 0)
-        rc = rights_drop(kit, kit->userns, 0, &kit->host_filter, keep, &err);
+        rc = rights_drop(kit, 0, &kit->host_filter, keep, &err);
     if (rc == 0)
         rc = landlock_confine(kit->landlock, SANDBOX_STRICT, -1, &err);     /* its forks stay within */
     if (rc == 0 && (rc = host_outfit(&c, kit, declared, &sock, out, &err)) == 0) {
@@ -374,7 +376,7 @@ void cell_agent(const struct kit *kit, const struct world *w, int sock, int out,
     prctl(PR_SET_NAME, "agent");
     default_signals();
     int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
-           : rights_drop(kit, kit->userns, inside_uid(kit), &kit->filters[kit->profile], 0, &err);
+           : rights_drop(kit, inside_uid(kit), &kit->filters[kit->profile], 0, &err);
     if (rc == 0)
         rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
     if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))

@@ -416,6 +416,8 @@ static void warm_up(struct launcher *l, int declared)
     l->declared = fcntl(declared, F_DUPFD_CLOEXEC, 0);
     if (l->world.image)
         cold(l, "an environment root of its own");      /* no world of one is kept from sandbox to sandbox */
+    else if (l->kit->rootless)
+        cold(l, "a jail without root");
     else if (l->kit->profile != SANDBOX_STRICT)
         cold(l, "another profile");
     else if (l->limits.network != SANDBOX_NET_LOOPBACK)
@@ -433,7 +435,7 @@ static void warm_up(struct launcher *l, int declared)
 static void warm_next(struct launcher *l)
 {
     struct err err = { 0 };
-    if (l->declared < 0 || l->limits.memory_bytes < WARM_MEMORY_MIN || warm_is(&l->warm, l->declared)) {
+    if (l->declared < 0 || l->kit->rootless || l->limits.memory_bytes < WARM_MEMORY_MIN || warm_is(&l->warm, l->declared)) {
         l->missed = false;
         return;
     }
@@ -769,8 +771,8 @@ void launcher_main(struct kit *kit, struct net *net, int proc)
     if (rc == 0)
         rc = net_watch(net, proc, &err);
     close(proc);
-    if (rc == 0)
-        rc = (l.procs = mount_proc_hidden(&err)) < 0 ? err.code : 0;
+    if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
+        err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0 && kit->landlock >= 2)

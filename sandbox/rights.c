@@ -11,14 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int rights_drop(const struct kit *kit, int userns, uid_t id, const struct sock_fprog *filter, uint64_t keep, struct err *err)
+int rights_drop(const struct kit *kit, uid_t id, const struct sock_fprog *filter, uint64_t keep, struct err *err)
 {
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct kept[2] = {
         { (uint32_t)keep, (uint32_t)keep, (uint32_t)keep },
         { (uint32_t)(keep >> 32), (uint32_t)(keep >> 32), (uint32_t)(keep >> 32) },
     };
-    if (userns >= 0 && setns(userns, CLONE_NEWUSER) < 0)
+    if (kit->userns >= 0 && setns(kit->userns, CLONE_NEWUSER) < 0)
         return err_sys(err, ERR_SYS, "enter the user namespace");
     if ((!kit->rootless && setgroups(0, NULL) < 0) || setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return err_sys(err, ERR_SYS, "become uid %u of the user namespace", (unsigned)id);

@@ -27,8 +27,8 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
-SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test \
-                   warm_test profile_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
+SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test \
+                   profile_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
