@@ -135,6 +135,7 @@ static void shut_done(uv_shutdown_t *req, int status) { (void)req; (void)status;
 static void conn_flush(struct grpc_conn *c)
 {
     struct grpc_server *g = c->server;
+    bool told = false;
     int round = 0;
     while (!c->closing && !c->writing) {
         if (round++ == FLUSH_ROUNDS) {
@@ -167,9 +168,13 @@ static void conn_flush(struct grpc_conn *c)
         }
         bool woke = c->wake != NULL;
         grpc_stream_wake(c);
+        told |= woke;
         if (!woke && !more)
             break;
     }
+    /* Who was told that there is room may do its work in a prepare or check of its own, which this turn may have passed. */
+    if (told)
+        grpc_conn_dirty(c);
     if (c->closing || c->writing)
         return;
     if (g->closing && c->streams == NULL && !c->shut) {

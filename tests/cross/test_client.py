@@ -8,6 +8,8 @@ import uuid
 import grpc
 import pytest
 
+from conftest import BIN
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -109,6 +111,19 @@ def test_same_request_twice_runs_once(server, project):
         assert e.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         log = list(trajectory_grpc.TrajectoriesStub(channel).Subscribe(trajectory_pb2.SubscribeRequest()))
         assert [t.request_id for t in log] == ["r-77"]
+
+
+def test_a_long_log_is_read_to_its_end_while_nothing_else_happens(server):
+    """A stream that paused for its reader went on only when something else woke the server."""
+    rollout_pb2, rollout_grpc, *_ = stubs()
+    with grpc.insecure_channel(server.address) as channel:
+        requests = [rollout_pb2.EvaluateRequest(request_id=f"n{i}", task_id="scale-1", patch=(f"no patch {i}\n" * 400).encode())
+                    for i in range(500)]
+        assert len(list(rollout_grpc.RolloutStub(channel).EvaluateMany(iter(requests), timeout=300))) == 500
+    for _ in range(60):
+        p = subprocess.run([os.path.join(BIN, "assay"), "log", "cat", "--cursor", "1", "-o", "json", "--server", server.address],
+                           stdout=subprocess.PIPE, timeout=60)
+        assert p.returncode == 0 and p.stdout.count(b"\n") == 500
 
 
 def test_policy_versions(server):
