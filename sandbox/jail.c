@@ -47,6 +47,7 @@
 #define CLIENT_FD 3
 #define NESTED_MAX 64u                  /* namespaces of each kind in a compatible sandbox; their memory is its own */
 #define MAKE_AT_ONCE 4u                 /* slots per core */
+#define SPARE_MAX 64u                   /* slots beside those that the client may hold */
 #define FILES_PER_SLOT 16u              /* descriptors of the jail; and apart from slots: */
 #define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
@@ -723,7 +724,8 @@ int main(int argc, char **argv)
     fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
     signal(SIGPIPE, SIG_IGN);
     j.wanted = (uint32_t)slots;
-    j.slot_count = j.wanted + (j.wanted < 8 ? 2 : j.wanted / 4);    /* some are being remade while all are held */
+    /* Some are being remade while all are held; how many is a matter of the cores, and not of how many are held. */
+    j.slot_count = j.wanted + (j.wanted < 8 ? 2 : j.wanted / 4 < SPARE_MAX ? j.wanted / 4 : SPARE_MAX);
     j.uid_first = UID_FIRST + ((unsigned)getpid() & 0x3fff) * 2 * GRANT_SLOTS_MAX;
     struct rlimit files = { 0 };
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
