@@ -167,14 +167,22 @@ static int stream_pipe(const struct launcher *l, int pipe[2], int ours, struct e
     return err->code;
 }
 
+/* Let go of the last run's /proc and pid namespace: children are born into our own again. */
+static int namespace_leave(struct launcher *l, struct err *err)
+{
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "old /proc");
+    l->world.proc_mounted = false;
+    return setns(l->self, CLONE_NEWPID) < 0 ? err_sys(err, ERR_SYS, "pid namespace") : 0;
+}
+
 /* A new pid namespace with its reaper and its /proc. */
 static int reaper_start(struct launcher *l, struct err *err)
 {
     int pair[2];
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "old /proc");
-    l->world.proc_mounted = false;
-    if (setns(l->self, CLONE_NEWPID) < 0 || unshare(CLONE_NEWPID) < 0)
+    if (namespace_leave(l, err) < 0)
+        return err->code;
+    if (unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
@@ -329,11 +337,8 @@ static int do_within(const struct launcher *l, int (*job)(const struct launcher 
 static int room_within(struct launcher *l, int *out, int *out_ns, struct err *err)
 {
     int pair[2];
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "old /proc");
-    l->world.proc_mounted = false;
-    if (setns(l->self, CLONE_NEWPID) < 0)
-        return err_sys(err, ERR_SYS, "pid namespace");
+    if (namespace_leave(l, err) < 0)
+        return err->code;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
     own_fd ours = pair[0], theirs = pair[1];

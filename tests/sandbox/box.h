@@ -28,6 +28,17 @@ struct outcome {
     struct err err;
 };
 
+/* A shell's line by printf(); its exit status as system() tells it. */
+static inline int box_sh(const char *fmt, ...)
+{
+    char text[8192];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return system(text);
+}
+
 static inline const char *box_jail(void)
 {
     static char path[4096];

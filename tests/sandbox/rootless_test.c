@@ -4,34 +4,19 @@
  *
  * usage: rootless_test [PROGRAM ...]: only these.
  */
+#include "tests/sandbox/box.h"
 #include "base/own.h"
 #include <errno.h>
 #include <grp.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <cmocka.h>
 
 #define USER 1000
 
 static char here[4096], dir[64];
-
-static int sh(const char *fmt, ...)
-{
-    char text[8192];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return system(text);
-}
 
 static void become_user(void)
 {
@@ -60,17 +45,17 @@ static int start(void **state)
     strcpy(dir, "/tmp/assay-user.XXXXXX");
     if (mkdtemp(dir) == NULL)
         return -1;
-    if (sh("cp %s/assay-jail %s && cp %s %s && cp %s/*_test %s", bin != NULL ? bin : "build/bin", dir,
+    if (box_sh("cp %s/assay-jail %s && cp %s %s && cp %s/*_test %s", bin != NULL ? bin : "build/bin", dir,
            attacker != NULL ? attacker : "build/attack/attacker", dir, here, dir) != 0)
         return -1;
-    sh("cp %s/../attack/attack_test %s 2>/dev/null", here, dir);        /* unless it lay with the others */
-    return geteuid() == 0 ? sh("chown -R %d:%d %s", USER, USER, dir) : 0;
+    box_sh("cp %s/../attack/attack_test %s 2>/dev/null", here, dir);        /* unless it lay with the others */
+    return geteuid() == 0 ? box_sh("chown -R %d:%d %s", USER, USER, dir) : 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    return sh("rm -rf %s", dir);
+    return box_sh("rm -rf %s", dir);
 }
 
 static void run(const char *program, char *const *more)

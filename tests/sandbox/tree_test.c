@@ -16,22 +16,12 @@ static struct sandbox_client *client;
 static char tree[64];
 static const struct sandbox_limits usual = { .wall_ns = 30 * NS_PER_S, .memory_bytes = (uint64_t)512 << 20 };
 
-static int sh(const char *fmt, ...)
-{
-    char text[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return system(text);
-}
-
 static int start(void **state)
 {
     (void)state;
     strcpy(tree, "/tmp/assay-tree.XXXXXX");
     if (mkdtemp(tree) == NULL ||
-        sh("cd %s && mkdir -p src/deep lib && chmod 755 . && echo one >src/a && echo two >src/b && echo deep >src/deep/c && "
+        box_sh("cd %s && mkdir -p src/deep lib && chmod 755 . && echo one >src/a && echo two >src/b && echo deep >src/deep/c && "
            "echo lib >lib/l && ln -s ../src/a lib/link && echo '#!/bin/sh\necho ran' >lib/run && chmod 755 lib/run", tree) != 0)
         return -1;
     client = box_start(4);
@@ -42,7 +32,7 @@ static int stop(void **state)
 {
     (void)state;
     sandbox_client_close(client);
-    return sh("rm -rf %s", tree);
+    return box_sh("rm -rf %s", tree);
 }
 
 static int open_tree_dir(void)
@@ -108,7 +98,7 @@ static void edits_reach_the_tree(void **state)
         "cat src/a; new/link; ls src; cat lib/link; readlink new/link; stat -c %a new/dir/tool src/a; stat -c %s empty; lib/run");
     assert_string_equal(o.output, "changed\ntool\na\nno link any more\ndir/tool\n755\n644\n0\nran\n");
     outcome_done(&o);
-    assert_int_equal(sh("test $(cat %s/src/a) = one && test -e %s/src/b && ! test -e %s/new", tree, tree, tree), 0);
+    assert_int_equal(box_sh("test $(cat %s/src/a) = one && test -e %s/src/b && ! test -e %s/new", tree, tree, tree), 0);
 }
 
 static int refused(struct edits *e)
@@ -171,7 +161,7 @@ static void tree_belongs_to_uid_0_and_can_be_written(void **state)
     assert_string_equal(o.output, "0:0\n0:0\n0:0\none\nmore\ndeep\ndeep\nlink\nrun\n?? lib/\n");
     assert_int_equal(o.result.value, 0);
     outcome_done(&o);
-    assert_int_equal(sh("test \"$(cat %s/src/a)\" = one && test -e %s/lib/l && ! test -e %s/moved", tree, tree, tree), 0);
+    assert_int_equal(box_sh("test \"$(cat %s/src/a)\" = one && test -e %s/lib/l && ! test -e %s/moved", tree, tree, tree), 0);
 }
 
 static void paths_of_the_host_do_not_show(void **state)
@@ -228,14 +218,14 @@ static void tree_of_another_owner_works(void **state)
     /* The slots come round, and with them what each keeps for the owner of its last tree. */
     static const char *const owners[] = { "12345:23456", "12345:23456", "12345:1", "0:0", "7:7", "12345:23456" };
     for (int i = 0; i < 24; i++) {
-        assert_int_equal(sh("cd %s && rm -rf f d && echo x >f && mkdir d && chown -R %s .", other, owners[i % 6]), 0);
+        assert_int_equal(box_sh("cd %s && rm -rf f d && echo x >f && mkdir d && chown -R %s .", other, owners[i % 6]), 0);
         own_fd dir = open(other, O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct outcome o = box_once(client, (struct sandbox_spec){ dir, -1, -1, 0, NULL }, usual,
                                     "stat -c %u:%g . f && echo y >>f && touch d/n && cat f");
         assert_string_equal(o.output, "0:0\n0:0\nx\ny\n");
         outcome_done(&o);
     }
-    sh("rm -rf %s", other);
+    box_sh("rm -rf %s", other);
 }
 
 /* An overlay cannot be idmapped: the tree is copied, and all works as before. */
@@ -249,7 +239,7 @@ static void tree_without_idmap_works(void **state)
     pid_t child = fork();
     if (child == 0) {
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            sh("mount -t tmpfs x %s && cd %s && mkdir up work m && mount -t overlay -o lowerdir=%s,upperdir=up,workdir=work x m", base, base, tree) != 0)
+            box_sh("mount -t tmpfs x %s && cd %s && mkdir up work m && mount -t overlay -o lowerdir=%s,upperdir=up,workdir=work x m", base, base, tree) != 0)
             _exit(2);
         char path[100];
         snprintf(path, sizeof path, "%s/m", base);
@@ -281,7 +271,7 @@ static void environment_root_replaces_the_host(void **state)
     (void)state;
     char root[] = "/tmp/assay-root.XXXXXX";
     assert_non_null(mkdtemp(root));
-    assert_int_equal(sh("cd %s && chmod 755 . && mkdir -p bin etc proc lib64 && cp /bin/dash bin/sh && cp /bin/cat /bin/ls bin/ && "
+    assert_int_equal(box_sh("cd %s && chmod 755 . && mkdir -p bin etc proc lib64 && cp /bin/dash bin/sh && cp /bin/cat /bin/ls bin/ && "
                         "for b in bin/sh bin/cat bin/ls; do for l in $(ldd $b | grep -o '/[^ ]*'); do mkdir -p .$(dirname $l); "
                         "cp -L $l .$l; done; done; echo marked >marker; echo bad >etc/hosts", root), 0);
     own_fd dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), work = open_tree_dir();
@@ -293,11 +283,11 @@ static void environment_root_replaces_the_host(void **state)
     assert_int_equal(o.result.value, 0);
     assert_int_equal(o.report_len, 16 + 1 + 2);
     outcome_done(&o);
-    assert_int_equal(sh("! test -e %s/made", root), 0);
+    assert_int_equal(box_sh("! test -e %s/made", root), 0);
     /* A mount point that is a link would lead elsewhere: refused. */
-    assert_int_equal(sh("cd %s && rm -rf proc && ln -s /tmp proc", root), 0);
+    assert_int_equal(box_sh("cd %s && rm -rf proc && ln -s /tmp proc", root), 0);
     assert_int_equal(box_try_acquire(client, (struct sandbox_spec){ work, -1, dir, 0, NULL }, usual, &o), ERR_BAD_INPUT);
-    sh("rm -rf %s", root);
+    box_sh("rm -rf %s", root);
 }
 
 /* ---- report files ---- */
