@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +19,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 extern char **environ;
 
@@ -31,21 +34,25 @@ static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
     { "USER=root", "LOGNAME=root" }, { "USER=sandbox", "LOGNAME=sandbox" },
 };
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
-#define COMMAND_USUAL 16384             /* bytes of heap made ready for one */
+#define BIRTH_STACK 32768               /* bytes for the way from fork to exec */
 
 static uid_t inside_uid(const struct kit *kit) { return kit->profile == SANDBOX_COMPATIBLE ? COMPATIBLE_UID : 0; }
 
-/* Close all but 0-2 and `keep`, which becomes 3. */
-static int keep_only(int keep)
+enum { FD_SOCK = 3 };                   /* the zygote's; 0 to 2 are the coming command's, or copies of it */
+
+/* Close all but `sock`, and put it in its places. */
+static void keep_only(int sock)
 {
-    if (keep != 3 && (dup2(keep, 3) < 0 || fcntl(3, F_SETFD, FD_CLOEXEC) < 0))
-        return -1;
-    return close_range(4, ~0u, 0);
+    for (int fd = 0; fd <= FD_SOCK; fd++)
+        if (fd != sock && dup3(sock, fd, O_CLOEXEC) < 0)
+            _exit(1);
+    if (close_range(FD_SOCK + 1, ~0u, 0) < 0)
+        _exit(1);
 }
 
-static void answer(int sock, int rc, const struct err *err)
+static void answer(int sock, int rc, pid_t pid, const struct err *err)
 {
-    struct cell_answer a = { .rc = rc };
+    struct cell_answer a = { .rc = rc, .pid = pid };
     struct err ignored;
     if (rc < 0) {
         a.sys = err->sys;
@@ -53,38 +60,6 @@ static void answer(int sock, int rc, const struct err *err)
     }
     if (frame_send(sock, &a, sizeof a, NULL, 0, &ignored) < 0)
         _exit(1);                       /* the launcher is gone: so is the sandbox */
-}
-
-_Noreturn static void reap(const struct kit *kit, int rc, struct err *why, int sock)
-{
-    struct err err = *why;
-    struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
-    sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
-    prctl(PR_SET_NAME, "init");
-    if (rc == 0)
-        rc = rights_drop(kit, inside_uid(kit), NULL, 0, &err);     /* it only sleeps: no filter needed */
-    if (rc == 0 && (chdir("/") < 0 || keep_only(sock) < 0))
-        rc = err_sys(&err, ERR_SYS, "init: descriptors");
-    answer(3, rc, &err);
-    if (rc < 0 || close_range(0, ~0u, 0) < 0)
-        _exit(1);
-    for (;;)
-        pause();
-}
-
-void cell_reaper(const struct kit *kit, const struct world *w, int sock)
-{
-    struct err err = { 0 };
-    int rc = mount_proc(w, &err);
-    reap(kit, rc, &err, sock);
-}
-
-void cell_reaper_within(const struct kit *kit, int sock)
-{
-    struct err err = { 0 };
-    struct kit inside = *kit;
-    inside.userns = -1;
-    reap(&inside, 0, &err, sock);
 }
 
 static void limit(int what, uint64_t value)
@@ -213,34 +188,21 @@ static char *command_of(int fd, size_t *out_size, struct err *err)
     return whole;
 }
 
-/* Whatever of becoming the command needs no command. Returns 0, or the errno with which /dev/null cannot be had. */
-static int prepare(enum sandbox_profile profile)
+/* Output and input of the coming command become ours, to be its from birth. Returns 0, or the errno with which /dev/null
+ * cannot be had. */
+static int arm(int out)
 {
-    usual_limits();
-    prctl(PR_SET_DUMPABLE, 1);          /* no foreign code lives yet; opens our own /proc files to us */
-    own_fd adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (adj >= 0 && write(adj, "1000", 4) < 0)
-        errno = 0;                      /* only makes the choice of the kernel's victim less sharp */
-    /* A process just forked pays at its first touch of code, heap and directories: so rehearse now. */
-    struct err err;
-    struct call c = { 0 };
-    static const char rehearsal[] = "\1\0\0\0/bin/true\0true\0A=b";
-    if (call_read(&c, profile, rehearsal, sizeof rehearsal, &err) == 0 && access(c.path, X_OK) < 0)
-        errno = 0;
-    free(c.argv);
-    free(c.env);
-    own_mem char *room = malloc(COMMAND_USUAL);
-    if (room != NULL)
-        memset(room, 1, COMMAND_USUAL);
-    limit(RLIMIT_FSIZE, RLIM_INFINITY);
-    if (chdir(SANDBOX_WORK_DIR) == 0 && chdir("/") < 0)
+    if (dup2(out, 1) < 0 || dup2(out, 2) < 0)
         _exit(1);
     own_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (null < 0 || fcntl(null, F_SETFL, 0) < 0 || (null > 0 ? dup2(null, 0) : fcntl(null, F_SETFD, 0)) < 0)
-        return errno;
-    if (null == 0)
-        (void)give_fd(&null);
-    return 0;
+    return null < 0 || fcntl(null, F_SETFL, 0) < 0 || dup2(null, 0) < 0 ? errno : 0;
+}
+
+static void disarm(void)
+{
+    for (int fd = 0; fd < FD_SOCK; fd++)
+        if (dup3(FD_SOCK, fd, O_CLOEXEC) < 0)
+            _exit(1);
 }
 
 /* Execute it; a name is looked for as a shell does. Returns on failure, errno set. */
@@ -265,18 +227,32 @@ static void call_exec(const struct call *c)
     errno = why;
 }
 
-/* Become the command. Returns only on failure. */
-static int run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
-               int null_errno, struct err *err)
+/* A command on its way to be born. */
+struct birth {
+    const struct kit *kit;
+    const struct cell_order *order;
+    struct call call;
+    const int *fds;             /* its streams, as order->fds tells */
+    int rc, null_errno;
+    struct err err;             /* rc < 0: what is wrong with the command */
+};
+
+/* The child that becomes the command. The zygote's memory is ours until then, and it waits. */
+static int become(void *arg)
 {
-    struct call c;
-    int rc = call_read(&c, kit->profile, bytes, size, err);
-    if (rc < 0)
-        return rc;
+    const struct birth *b = arg;
+    const struct cell_order *o = b->order;
+    const int *fds = b->fds;
+    answer(FD_SOCK, 0, 0, NULL);            /* this is who we are: the kernel adds our number */
+    if (b->rc < 0) {
+        answer(FD_SOCK, b->rc, 0, &b->err);
+        _exit(1);
+    }
+    setsid();
     given_limits(o);
-    few_cpus(kit->slot, o->cpus);
+    few_cpus(b->kit->slot, o->cpus);
     const bool given = o->fds & CELL_IN;
-    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : null_errno;
+    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : b->null_errno;
     if (errno != 0)
         unable(given ? "standard input" : "/dev/null", 126);
     if ((o->fds & CELL_ERR) && dup2(*fds, 2) < 0)
@@ -284,15 +260,39 @@ static int run(const struct kit *kit, const struct cell_order *o, const char *by
     if (chdir(SANDBOX_WORK_DIR) < 0)
         unable(SANDBOX_WORK_DIR, 126);
     umask(022);
-    call_exec(&c);
-    unable(c.path, errno == ENOENT ? 127 : 126);
+    call_exec(&b->call);
+    unable(b->call.path, errno == ENOENT ? 127 : 126);
 }
 
+/* Begin the command; 0 to 2 are no more ours after that. `bytes` NULL: it cannot be read, for the reason in *why. */
+static void run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
+                int null_errno, const struct err *why)
+{
+    __attribute__((aligned(16))) char stack[BIRTH_STACK];
+    struct birth b = { .kit = kit, .order = o, .fds = fds, .null_errno = null_errno, .err = *why };
+    b.rc = bytes == NULL ? why->code : call_read(&b.call, kit->profile, bytes, size, &b.err);
+    /* Not to be born, for want of memory or because the reaper is dead already, is the end of the crew. */
+    if (clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
+        err_sys(&b.err, ERR_SYS, "command: fork");
+        answer(FD_SOCK, b.err.code, 0, &b.err);
+        _exit(1);
+    }
+    disarm();
+    free(b.call.argv);
+    free(b.call.env);
+}
+
+pid_t cell_fork(void)
+{
+    struct clone_args args = { .flags = CLONE_CLEAR_SIGHAND, .exit_signal = SIGCHLD };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* What the jail changed of the signals, and cell_fork() leaves. */
 static void default_signals(void)
 {
     sigset_t none;
-    for (int sig = 1; sig < 65; sig++)
-        signal(sig, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -356,69 +356,125 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
         call_exec(&c);
         rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
     }
-    answer(sock, rc, &err);
+    answer(sock, rc, 0, &err);
     _exit(1);
 }
 
-/* Has nobody but reaper and agents ever lived in this pid namespace? An agent's number is asked for and not counted. */
-static bool among_ourselves(void)
+/* What an agent does, with the rights of the sandbox and no more. */
+static int work(const struct cell_order *o, const int *fds, int nfds, struct err *err)
 {
-    char last[16];
-    own_fd fd = open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, last, sizeof last) == 2 && memcmp(last, "1\n", 2) == 0;
+    if (o->kind == CELL_EDITS && nfds == 1) {
+        own_fd tree = open(SANDBOX_WORK_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        return tree < 0 ? err_sys(err, ERR_SYS, "work directory") : edits_apply(tree, fds[0], err);
+    }
+    if (o->kind == CELL_COPY && nfds == 1) {
+        own_fd tree = open(SANDBOX_WORK_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        return tree < 0 ? err_sys(err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, err);
+    }
+    if (o->kind == CELL_COLLECT && nfds == 2)
+        return collect_report(fds[0], fds[1], err);
+    if (o->kind == CELL_READ && nfds == 2)
+        return files_read(fds[0], fds[1], err);
+    if (o->kind == CELL_LIST && nfds == 2)
+        return files_list(fds[0], fds[1], err);
+    if (o->kind == CELL_WRITE && nfds == 2)
+        return files_write(fds[0], fds[1], (mode_t)o->mode, err);
+    if (o->kind == CELL_DIFF && (nfds == 1 || nfds == 2))
+        return diff_tree(nfds == 2 ? fds[1] : -1, fds[0], err);
+    return err_set(err, ERR_INTERNAL, "agent: order %u with %d descriptors", o->kind, nfds);
 }
 
-void cell_agent(const struct kit *kit, const struct world *w, int sock, int out, bool again)
+/* Have an agent do it: what foreign files can do to one ends with it. */
+static int have_done(const struct cell_order *o, const int *fds, int nfds, struct err *err)
+{
+    struct err *told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (told == MAP_FAILED)
+        return err_sys(err, ERR_SYS, "agent: answer");
+    int rc = err_set(told, ERR_LOST, "the sandbox's own process died"), status;
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        struct err mine = { 0 };
+        prctl(PR_SET_NAME, "agent");
+        mine.code = work(o, fds, nfds, &mine);
+        *told = mine;
+        _exit(0);
+    }
+    if (pid < 0)
+        rc = err_sys(err, ERR_SYS, "agent: fork");
+    else {
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+        *err = *told;
+        rc = err->code;
+    }
+    munmap(told, sizeof *told);
+    return rc;
+}
+
+/* Pid 1 of the run. It is spoken to by nobody. */
+_Noreturn static void reaper(void)
+{
+    struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
+    sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
+    prctl(PR_SET_NAME, "init");
+    close_range(0, ~0u, 0);
+    for (;;)
+        pause();
+}
+
+/* The pid namespace, which is the user namespace's, and all that its processes will have. *out: the reaper. */
+static int settle(const struct kit *kit, const struct world *w, pid_t *out, struct err *err)
+{
+    struct kit inside = *kit;
+    inside.userns = -1;
+    own_fd adj = openat(kit->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (adj >= 0 && write(adj, "1000", 4) < 0)
+        errno = 0;                              /* only makes the choice of the kernel's victim less sharp */
+    default_signals();
+    if (chdir("/") < 0 || setns(kit->userns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
+        return err_sys(err, ERR_SYS, "pid namespace");
+    int rc = rights_drop(&inside, inside_uid(kit), &kit->filters[kit->profile], 0, err);
+    if (rc == 0)
+        rc = landlock_confine(kit->landlock, kit->profile, w->queues, err);
+    if (rc < 0)
+        return rc;
+    usual_limits();
+    *out = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (*out == 0)
+        reaper();
+    return *out < 0 ? err_sys(err, ERR_SYS, "reaper: fork") : 0;
+}
+
+void cell_zygote(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
-    if (again && !among_ourselves())
-        _exit(1);
-    prctl(PR_SET_NAME, "agent");
-    default_signals();
-    int rc = setsid() < 0 ? err_sys(&err, ERR_SYS, "agent: session")
-           : rights_drop(kit, inside_uid(kit), &kit->filters[kit->profile], 0, &err);
-    if (rc == 0)
-        rc = landlock_confine(kit->landlock, kit->profile, w->queues, &err);
-    if (rc == 0 && (chdir("/") < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || keep_only(sock) < 0))
-        rc = err_sys(&err, ERR_SYS, "agent: descriptors");
-    sock = 3;
-    int null_errno = rc == 0 ? prepare(kit->profile) : 0;
-    answer(sock, rc, &err);
+    pid_t pid = 0;
+    prctl(PR_SET_NAME, "zygote");
+    int rc = settle(kit, w, &pid, &err), null_errno = 0;
+    keep_only(sock);
+    answer(FD_SOCK, rc, pid, &err);
     while (rc == 0) {
-        static struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
+        struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
+        const struct cell_order *o = &packet.o;
         int fds[FRAME_FDS_MAX], nfds;
         struct err bad;
-        int n = frame_recv(sock, &packet, sizeof packet, fds, &nfds, &bad), done;
-        if (n < (int)sizeof packet.o)
+        int n = frame_recv(FD_SOCK, &packet, sizeof packet, fds, &nfds, &bad);
+        if (n < (int)sizeof *o)
             _exit(1);
-        size_t text_len = (size_t)n - sizeof packet.o;
-        if (packet.o.kind == CELL_EDITS && nfds == 1) {
-            own_fd tree = open(SANDBOX_WORK_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-            done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : edits_apply(tree, fds[0], &err);
-        } else if (packet.o.kind == CELL_COPY && nfds == 1) {
-            own_fd tree = open(SANDBOX_WORK_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-            done = tree < 0 ? err_sys(&err, ERR_SYS, "work directory") : copy_tree(fds[0], tree, 0, &err);
-        } else if (packet.o.kind == CELL_COLLECT && nfds == 2) {
-            done = collect_report(fds[0], fds[1], &err);
-        } else if (packet.o.kind == CELL_READ && nfds == 2) {
-            done = files_read(fds[0], fds[1], &err);
-        } else if (packet.o.kind == CELL_LIST && nfds == 2) {
-            done = files_list(fds[0], fds[1], &err);
-        } else if (packet.o.kind == CELL_WRITE && nfds == 2) {
-            done = files_write(fds[0], fds[1], (mode_t)packet.o.mode, &err);
-        } else if (packet.o.kind == CELL_DIFF && (nfds == 1 || nfds == 2)) {
-            done = diff_tree(nfds == 2 ? fds[1] : -1, fds[0], &err);
-        } else if (packet.o.kind == CELL_RUN && nfds == 0 && packet.o.fds == 0) {
-            done = run(kit, &packet.o, packet.text, text_len, fds, null_errno, &err);
-        } else if (packet.o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(packet.o.fds)) {
-            own_mem char *text = command_of(fds[0], &text_len, &err);
-            done = text == NULL ? err.code : run(kit, &packet.o, text, text_len, fds + 1, null_errno, &err);
+        if (o->kind == CELL_ARM && nfds == 1) {
+            null_errno = arm(fds[0]);
+        } else if (o->kind == CELL_RUN && nfds == 0 && o->fds == 0) {
+            run(kit, o, packet.text, (size_t)n - sizeof *o, fds, null_errno, &err);
+        } else if (o->kind == CELL_RUN && nfds == 1 + __builtin_popcount(o->fds)) {
+            size_t len = 0;
+            own_mem char *text = command_of(fds[0], &len, &err);
+            run(kit, o, text, len, fds + 1, null_errno, &err);
         } else {
-            _exit(1);
+            int done = have_done(o, fds, nfds, &err);
+            answer(FD_SOCK, done, 0, &err);
         }
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
-        answer(sock, done, &err);
     }
     _exit(1);
 }

@@ -1,37 +1,40 @@
 /*
- * cell.h - the two processes inside a sandbox that are ours, both without any privilege.
+ * cell.h - the processes of a sandbox that are ours and have no privilege.
  *
- * The reaper is pid 1 of a run's pid namespace: it mounts that namespace's /proc, drops all rights,
- * and sleeps; the kernel reaps orphans for it, and its death is the death of everything in the run.
- * The agent is the second process: it does what must be done with the sandbox's own rights
- * (write the edits into the tree, read report files out of it) and at last becomes the command.
- * What can be done for that before the command is known, it does before it answers.
- * Foreign code never holds their sockets.
+ * The zygote takes on what a command will have (user, rights, filter, second fence, limits) once, and for each order begins a
+ * child that has it all from birth: the command, by a fork that copies nothing, or an agent that does what must be done with
+ * the sandbox's own rights (write the edits into the tree, read files out of it). Its children are born into the run's pid
+ * namespace; it is not in there itself, so foreign code cannot name it, and lives on from run to run and from sandbox to
+ * sandbox. Foreign code never holds its socket.
+ *
+ * The reaper is pid 1 of that namespace: it sleeps; the kernel reaps orphans for it, and its death is the death of everything
+ * in the run. Reaper and command are children of the launcher.
  */
 #pragma once
 #include "sandbox/order.h"
 #include "sandbox/sandbox.h"
 
 enum cell_kind {
-    CELL_EDITS = 1,         /* fd: edits memfd */
+    CELL_ARM = 1,           /* fd: the coming command's output */
+    CELL_EDITS,             /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
     CELL_READ, CELL_LIST,   /* fds: memfd with a path, empty memfd */
     CELL_WRITE,             /* fds: memfd with a path, sealed memfd; mode */
     CELL_DIFF,              /* fds: empty memfd, then directory of the tree if there was one */
-    CELL_RUN,               /* the command follows the struct; or fds: memfd with it, and what `fds` say */
+    CELL_RUN,               /* the command follows the struct; or fds: memfd with it, and what `fds` say. Answered by the
+                             * command itself: that it is born, and then perhaps why it cannot be executed */
 };
 
-struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; };
+struct cell_answer { int32_t rc, sys; int32_t pid; char msg[ERR_MSG_SIZE]; };
 
-/* Never return. Each answers once when it is ready. An agent that is not the first in its pid namespace (`again`) ends
- * instead where anyone but agents has lived there. Of descriptors the agent keeps `sock`, and `out` as its standard output
- * and error; the reaper keeps none. */
+/* fork() without the care for threads and streams, of which we have none and which costs memory; no signal has a handler in
+ * the child. */
+pid_t cell_fork(void);
+/* Never returns. Makes the run's pid namespace and the reaper; answers once when both are ready, with the reaper's pid. Of
+ * descriptors it keeps `sock`. */
 struct world;
-_Noreturn void cell_reaper(const struct kit *kit, const struct world *w, int sock);
-_Noreturn void cell_agent(const struct kit *kit, const struct world *w, int sock, int out, bool again);
-/* The reaper of a run whose agent is a warm host's fork, begun in the slot's user namespace; /proc is the launcher's business. */
-_Noreturn void cell_reaper_within(const struct kit *kit, int sock);
+_Noreturn void cell_zygote(const struct kit *kit, const struct world *w, int sock);
 /* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */
 _Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int out);
 

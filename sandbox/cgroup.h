@@ -14,7 +14,7 @@
 #include "sandbox/sandbox.h"
 #include <stdbool.h>
 
-#define CGROUP_OWN_TASKS(version) ((version) == 2 ? 2u : 3u)    /* launcher and reaper, on v1 the keeper too */
+#define CGROUP_OWN_TASKS(version) ((version) == 2 ? 3u : 4u)    /* launcher, zygote and reaper, on v1 the keeper too */
 
 enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_BLKIO, CGROUP_CONTROLLER_COUNT };
 

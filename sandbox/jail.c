@@ -656,7 +656,7 @@ static int open_all(struct jail *j, struct err *err)
     /* Each forks once: before the jail holds all that a slot has. */
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1,
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1,
                             .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
             .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .landlock = landlock,
             .host_filter = host_filter, .plan = plan,
@@ -722,6 +722,8 @@ int main(int argc, char **argv)
         return 64;
     }
     fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
+    for (int sig = 1; sig < NSIG; sig++)        /* commands inherit what whoever started us ignores */
+        signal(sig, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     j.wanted = (uint32_t)slots;
     /* Some are being remade while all are held; how many is a matter of the cores, and not of how many are held. */

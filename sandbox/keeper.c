@@ -54,7 +54,6 @@ static pid_t spawn(int cgroup, int *out_pidfd)
 void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
 {
     static struct net net;
-    int proc = -1;
     struct err err = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "keeper");
@@ -64,9 +63,9 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
         err = *why;
     else if (keep_fds(kit) < 0)
         rc = err_sys(&err, ERR_SYS, "keeper: descriptors");
-    else if ((proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+    else if ((kit->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         rc = err_sys(&err, ERR_SYS, "keeper: /proc");
-    else if ((rc = net_watch(&net, proc, &err)) == 0)
+    else if ((rc = net_watch(&net, kit->proc, &err)) == 0)
         rc = mount_keeper(kit, &err);
     for (;;) {
         struct order o;
@@ -79,7 +78,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
             tell(kit->sock, NOTE_READY, -1, rc, &err);
             continue;
         }
-        if (net_renew(&net, &bad) < 0) {
+        if (net_renew(&net, 0, &bad) < 0) {
             tell(kit->sock, NOTE_READY, -1, bad.code, &bad);
             continue;
         }
@@ -89,7 +88,7 @@ void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why)
             if (cgroup >= 0)
                 close(give_fd(&cgroup));
             close(net.proc);
-            launcher_main(kit, &net, proc);
+            launcher_main(kit, &net);
         }
         if (pid < 0) {
             err_sys(&bad, ERR_DENIED, "new namespaces");

@@ -16,5 +16,5 @@
 
 /* Never return; `kit` is theirs. All descriptors but kit's are closed. */
 _Noreturn void keeper_main(struct kit *kit, int cgroup_entered, const struct err *why);
-/* `net`: where the launcher is born; `proc`: descriptor of a /proc in which it can be seen. */
-_Noreturn void launcher_main(struct kit *kit, struct net *net, int proc);
+/* `net`: where the launcher is born. */
+_Noreturn void launcher_main(struct kit *kit, struct net *net);

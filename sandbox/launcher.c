@@ -1,18 +1,17 @@
 /*
  * launcher.c - a sandbox from its making to its death, and the next ones in the same world while that is as new.
  *
- *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = reaper + agent of the coming run
+ *   world built, crew ready -> NOTE_CREW, NOTE_READY        crew = zygote + reaper (cell.h)
  *   ORDER_ACQUIRE: tree, size, edits -> NOTE_ACQUIRED
- *   the jail sends the command to the agent, which becomes it -> NOTE_ENDED
- *   ORDER_COLLECT: a fresh agent reads the report files -> NOTE_COLLECTED
- *   ORDER_CREW: for the next run
- *   ORDER_RUN: a command with streams goes to the agent through here, and its bytes (relay.h)
- *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_CREW, NOTE_READY, or the launcher ends
+ *   the jail sends the command to the zygote, whose child becomes it -> NOTE_ENDED
+ *   ORDER_COLLECT: an agent reads the report files -> NOTE_COLLECTED
+ *   ORDER_CREW: be ready for the next run -> NOTE_CREW
+ *   ORDER_RUN: a command with streams goes to the zygote through here, and its bytes (relay.h)
+ *   ORDER_RESET: run killed, world as new, crew ready -> NOTE_READY, or the launcher ends
  *
- * A run ends when the command (the agent's process) ends: then the reaper is killed, and with it all
- * that is left in its pid namespace; only after its death is the rest of the output read and the
- * end told. Where nothing was left the reaper may serve again, otherwise a fresh crew is made when
- * one is needed.
+ * A run ends when the command ends. Where nobody else is left its end is told, and the crew may serve again: if the command
+ * was the only process that ever lived in the pid namespace. Otherwise the reaper is killed, and with it all that is left in
+ * there; only after its death is the rest of the output read and the end told.
  */
 #include "base/clock.h"
 #include "base/frame.h"
@@ -20,6 +19,7 @@
 #include "sandbox/cell.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/etc.h"
+#include "sandbox/ipc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
 #include "sandbox/relay.h"
@@ -31,12 +31,14 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -44,22 +46,29 @@
 #include <sys/wait.h>
 
 #define WARM_ANSWER_MS_MAX 5000
+#define WITHIN_STACK 16384
 
 struct launcher {
     struct kit *kit;                /* our own copy since the fork */
     struct net *net;
+    struct ipc ipc;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
     int procs;                      /* /proc of that, in sight of nobody else */
+    int last_pid;                   /* ns_last_pid of whoever reads or writes it; -1: cannot be had */
+    int children;                   /* tells that one of ours has ended */
     struct sandbox_limits limits;
-    pid_t reaper;                   /* 0: none */
-    int reaper_fd, agent_fd;        /* pidfds; -1: no agent */
-    int sock;                       /* to the agent */
-    uint32_t crew;                  /* number of the crew */
+    pid_t zygote, reaper;           /* 0: none */
+    int zygote_sock, reaper_fd;
+    int last;                       /* number that was given out last in the run's pid namespace, when it was asked for */
+    bool ready;                     /* for a command: it may have begun */
+    int sock;                       /* where that goes: the zygote's or its own; -1: not ready */
+    int command_fd;                 /* pidfd of it; -1: it has not been born, as far as we know */
+    uint32_t crew;                  /* number of the run */
     int output[2];                  /* read ends of its output, and of standard error if apart; -1: all have closed it */
     struct ring *rings[2];          /* where that is kept; the second only with standard error apart */
     bool over;                      /* more output than allowed: killed for it */
-    bool within;                    /* the crew's pid namespace was made for a warm start: it serves one run */
+    bool forked;                    /* the command is the fork of a warm host: its crew serves one run */
     struct warm warm;
     int declared;                   /* the warm command of this sandbox, or the last; -1: none */
     bool missed;                    /* the last sandbox that declared one declared another than there is */
@@ -69,41 +78,56 @@ struct launcher {
 static struct relay relays[3];      /* output and errors of a run to the caller, input to the run */
 enum { RELAY_IN = 2 };
 
-static int await_cell(int sock, struct cell_answer *out, struct err *err)
+/* An answer of a process of the sandbox's, and which one it is. ERR_BUSY: there is none (with MSG_DONTWAIT). */
+static int hear(int sock, int flags, struct cell_answer *out, pid_t *out_pid, struct err *err)
 {
-    struct cell_answer a;
-    struct err bad = { 0 };
-    int fds[FRAME_FDS_MAX], nfds;
-    int n = frame_recv(sock, &a, sizeof a, fds, &nfds, &bad);
-    for (int i = 0; i < nfds; i++)
-        close(fds[i]);
-    *out = a;
-    if (n != (int)sizeof a)
-        return err_set(err, ERR_LOST, "the sandbox's own process died%s%s", n < 0 ? ": " : "", n < 0 ? bad.msg : "");
-    if (a.rc < 0) {
-        err_set(err, a.rc, "%.*s", (int)sizeof a.msg - 1, a.msg);
-        err->sys = a.sys;
+    union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(struct ucred))]; } c;
+    struct iovec iov = { .iov_base = out, .iov_len = sizeof *out };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.space, .msg_controllen = sizeof c.space };
+    ssize_t n;
+    do
+        n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | flags);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return err_set(err, ERR_BUSY, "no answer yet");
+    if (n != (ssize_t)sizeof *out)
+        return err_set(err, ERR_LOST, "the sandbox's own process died");
+    *out_pid = 0;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL; h = CMSG_NXTHDR(&m, h))
+        if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred who;
+            memcpy(&who, CMSG_DATA(h), sizeof who);
+            *out_pid = who.pid;
+        }
+    if (out->rc < 0) {
+        err_set(err, out->rc, "%.*s", (int)sizeof out->msg - 1, out->msg);
+        err->sys = out->sys;
     }
-    return a.rc;
+    return out->rc;
 }
 
 static int await_answer(int sock, struct err *err)
 {
     struct cell_answer a;
-    return await_cell(sock, &a, err);
+    pid_t pid;
+    return hear(sock, 0, &a, &pid, err);
 }
 
-/* The agent is dead or dying: how it ended, and what it used, into *out (NULL: nobody asks). */
-static void agent_reap(struct launcher *l, struct note *out)
+static bool has_ended(int pidfd)
+{
+    siginfo_t how = { 0 };
+    return waitid(P_PIDFD, (id_t)pidfd, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0;
+}
+
+/* The command is dead or dying: how it ended, and what it used. */
+static void command_reap(struct launcher *l, struct note *out)
 {
     siginfo_t how = { 0 };
     struct rusage used = { 0 };
-    while (syscall(SYS_waitid, P_PIDFD, l->agent_fd, &how, WEXITED, &used) < 0 && errno == EINTR)
+    while (syscall(SYS_waitid, P_PIDFD, l->command_fd, &how, WEXITED, &used) < 0 && errno == EINTR)
         ;
-    close(l->agent_fd);
-    l->agent_fd = -1;
-    if (out == NULL)
-        return;
+    close(l->command_fd);
+    l->command_fd = -1;
     out->status = how.si_code == CLD_EXITED ? W_EXITCODE(how.si_status, 0)
                 : how.si_status | (how.si_code == CLD_DUMPED ? WCOREFLAG : 0);
     out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
@@ -111,30 +135,49 @@ static void agent_reap(struct launcher *l, struct note *out)
     out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
 }
 
-/* Kill and reap what the last run left. The agent goes first: the namespace cannot end before it is reaped. */
+static void drop_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* No command is to come, or none is left. */
+static void disarm(struct launcher *l)
+{
+    drop_fd(&l->output[0]);
+    drop_fd(&l->output[1]);
+    if (l->forked)
+        drop_fd(&l->sock);
+    l->sock = -1;
+    l->ready = false;
+}
+
+/* Kill and reap what the last run left, and the crew. */
 static void crew_end(struct launcher *l)
 {
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-    else if (l->agent_fd >= 0)
-        pidfd_send_signal(l->agent_fd, SIGKILL, NULL, 0);
-    if (l->agent_fd >= 0)
-        agent_reap(l, NULL);
-    if (l->reaper > 0) {
-        /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
-        for (pid_t pid; (pid = waitpid(-1, NULL, 0)) != l->reaper && (pid > 0 || errno == EINTR); )
-            if (pid == l->warm.pid)
-                l->warm.pid = -1;
-        close(l->reaper_fd);
+    if (l->zygote > 0)
+        kill(l->zygote, SIGKILL);
+    /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
+    while (l->reaper > 0 || l->zygote > 0) {
+        pid_t pid = waitpid(-1, NULL, 0);
+        if (pid < 0 && errno != EINTR)
+            break;
+        if (pid == l->warm.pid)
+            l->warm.pid = -1;
+        if (pid == l->zygote)
+            l->zygote = 0;
+        if (pid == l->reaper)
+            l->reaper = 0;
     }
-    if (l->sock >= 0)
-        close(l->sock);
-    for (int i = 0; i < 2; i++)
-        if (l->output[i] >= 0)
-            close(l->output[i]);
-    l->reaper = 0;
-    l->within = false;
-    l->sock = l->output[0] = l->output[1] = -1;
+    l->reaper = l->zygote = 0;
+    disarm(l);
+    drop_fd(&l->command_fd);
+    drop_fd(&l->reaper_fd);
+    drop_fd(&l->zygote_sock);
+    l->forked = false;
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -167,197 +210,173 @@ static int stream_pipe(const struct launcher *l, int pipe[2], int ours, struct e
     return err->code;
 }
 
-/* Let go of the last run's /proc and pid namespace: children are born into our own again. */
-static int namespace_leave(struct launcher *l, struct err *err)
+typedef void (*job_fn)(struct launcher *);
+
+/* A process that shares our memory and ends after `job`. On return it has. */
+static pid_t clone_call(struct clone_args *args, job_fn job, struct launcher *l)
 {
+    long pid = SYS_clone3;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "mov %[l], %%rdi\n\t"
+                     "call *%[job]\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "mov %[quit], %%eax\n\t"
+                     "syscall\n"
+                     "1:"
+                     : "+a"(pid) : "D"(args), "S"(sizeof *args), [l] "r"(l), [job] "r"(job), [quit] "i"(SYS_exit_group)
+                     : "rcx", "r11", "memory");
+    return (pid_t)pid;
+}
+
+/* Have `job` done by a process of ours in the crew's pid namespace, while we wait. It takes a number there that is not counted
+ * and not in use, unless the run was wild. What it opens is ours. */
+static bool within(struct launcher *l, job_fn job)
+{
+    pid_t number = 32767;
+    int status = -1;
+    __attribute__((aligned(16))) char stack[WITHIN_STACK];
+    struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK | CLONE_FILES, .exit_signal = SIGCHLD,
+                               .stack = (uintptr_t)stack, .stack_size = sizeof stack,
+                               .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
+    if (setns(l->reaper_fd, CLONE_NEWPID) < 0)
+        return false;
+    pid_t pid = clone_call(&args, job, l);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (setns(l->self, CLONE_NEWPID) < 0)
+        _exit(1);                               /* whom we start next must not be born there */
+    return pid > 0 && status == 0;
+}
+
+/* The jobs: no more than system calls, for what they share with us is not theirs. */
+
+static void see_proc(struct launcher *l)
+{
+    struct err err;
+    l->world.proc_mounted = mount_proc(&l->world, &err) == 0;
+}
+
+static void see_last(struct launcher *l)
+{
+    char text[16];
+    ssize_t n = pread(l->last_pid, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    l->last = n > 0 ? atoi(text) : -1;
+}
+
+/* The next process there is the second again, as in a new namespace. */
+static void renumber(struct launcher *l)
+{
+    see_last(l);
+    if (pwrite(l->last_pid, "1", 1, 0) != 1)
+        l->last = -1;
+}
+
+static void see_second(struct launcher *l) { l->command_fd = pidfd_open(2, 0); }
+
+/* How many numbers of the run's pid namespace have been given out. Where the run was killed there is no count. */
+static void count_tasks(struct launcher *l)
+{
+    if (l->reaper > 0 && within(l, see_last) && l->last > 0)
+        l->kit->ring->tasks = (uint32_t)l->last;
+}
+
+/* Zygote, reaper, and the pid namespace with its /proc. */
+static int crew_make(struct launcher *l, struct err *err)
+{
+    int pair[2], on = 1;
+    struct cell_answer a;
+    pid_t pid;
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
-    return setns(l->self, CLONE_NEWPID) < 0 ? err_sys(err, ERR_SYS, "pid namespace") : 0;
-}
-
-/* A new pid namespace with its reaper and its /proc. */
-static int reaper_start(struct launcher *l, struct err *err)
-{
-    int pair[2];
-    if (namespace_leave(l, err) < 0)
-        return err->code;
-    if (unshare(CLONE_NEWPID) < 0)
-        return err_sys(err, ERR_SYS, "pid namespace");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
-    l->reaper = fork();
-    if (l->reaper == 0)
-        cell_reaper(l->kit, &l->world, pair[1]);
-    int rc = l->reaper < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
+    l->zygote_sock = pair[0];
+    if (setsockopt(l->zygote_sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    l->zygote = cell_fork();
+    if (l->zygote == 0)
+        cell_zygote(l->kit, &l->world, pair[1]);
     close(pair[1]);
-    if (rc == 0) {
-        l->reaper_fd = pidfd_open(l->reaper, 0);
-        rc = await_answer(pair[0], err);
+    if (l->zygote < 0) {
+        l->zygote = 0;
+        return err_sys(err, ERR_SYS, "fork");
     }
-    close(pair[0]);
-    l->world.proc_mounted = true;
-    return rc;
+    int rc = hear(l->zygote_sock, 0, &a, &pid, err);
+    if (rc < 0)
+        return rc;
+    l->reaper = a.pid;
+    l->reaper_fd = pidfd_open(l->reaper, 0);
+    return within(l, see_proc) && l->world.proc_mounted ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
 }
 
-/* The second process of the namespace, also where others had that number before; it is not counted there. */
-static pid_t fork_second(int *out_pidfd)
+/* The output of the coming command: our end, and its own to be handed over. */
+static int output_open(struct launcher *l, int *out_print, struct err *err)
 {
-    pid_t number = 2;
-    struct clone_args args = { .flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)out_pidfd, .exit_signal = SIGCHLD,
-                               .set_tid = (uint64_t)(uintptr_t)&number, .set_tid_size = 1 };
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
-}
-
-/* How far the numbers of the run's pid namespace have come shows in the next one given out there. Where the run was killed
- * none is, and there is no count. */
-static void count_tasks(const struct launcher *l)
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        l->kit->ring->tasks = (uint32_t)getpid() - 1;
-        _exit(0);
-    }
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-}
-
-/* Socket and output of the coming agent: our ends in `l`, its own to be handed over. */
-static int lines_open(struct launcher *l, int *out_sock, int *out_print, struct err *err)
-{
-    int pair[2], pipe[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, ERR_SYS, "socket");
-    if (stream_pipe(l, pipe, 0, err) < 0) {
-        close_both(pair);
+    int pipe[2];
+    if (stream_pipe(l, pipe, 0, err) < 0)
         return err->code;
-    }
     l->over = false;
-    l->sock = pair[0];
     l->output[0] = pipe[0];
-    *out_sock = pair[1];
     *out_print = pipe[1];
     return 0;
 }
 
-static int agent_start(struct launcher *l, bool again, struct err *err)
+static int arm(struct launcher *l, struct err *err)
 {
-    own_fd theirs = -1, print = -1;
-    int rc = lines_open(l, &theirs, &print, err);
-    if (rc < 0)
-        return rc;
-    pid_t agent = fork_second(&l->agent_fd);
-    if (agent == 0)
-        cell_agent(l->kit, &l->world, theirs, print, again);
-    if (agent < 0) {
-        l->agent_fd = -1;
-        return err_sys(err, ERR_SYS, "fork");
-    }
-    close(give_fd(&theirs));
-    return await_answer(l->sock, err);
+    const struct cell_order o = { .kind = CELL_ARM };
+    own_fd print = -1;
+    int rc = output_open(l, &print, err);
+    if (rc == 0)
+        rc = frame_send(l->zygote_sock, &o, sizeof o, (int[]){ print }, 1, err);
+    l->sock = l->zygote_sock;
+    l->ready = rc == 0;
+    return rc;
 }
 
-/* The crew is there, if rc is 0. */
-static int crew_tell(struct launcher *l, int rc)
+/* Has nobody lived in the run's pid namespace but the crew and one process after another of its making? */
+static bool among_ourselves(struct launcher *l)
 {
-    struct note crew = { .kind = NOTE_CREW, .crew = ++l->crew };
+    return l->zygote > 0 && l->reaper > 0 && l->last_pid >= 0 && within(l, renumber) && l->last >= 1 && l->last <= 2;
+}
+
+/* Be ready for a command: with the crew of the last run, if it may serve again, or with a new one (*out_new). */
+static int crew_start(struct launcher *l, bool *out_new, struct err *err)
+{
+    int rc = among_ourselves(l) ? arm(l, err) : ERR_BUSY;
+    *out_new = rc < 0;
+    if (rc < 0) {
+        crew_end(l);
+        rc = crew_make(l, err);
+        if (rc == 0)
+            rc = arm(l, err);
+    }
     if (rc < 0)
         crew_end(l);
     else
-        tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, 2);
+        l->crew++;
     return rc;
 }
 
-/* The reaper of the last run serves again when it is all that lives of it, and when nobody but agents ever lived there: the
- * agent finds out, for the namespace tells the next number to its own only. */
-static int crew_start(struct launcher *l, struct err *err)
+static void crew_tell(struct launcher *l, bool is_new)
 {
-    int rc = l->reaper > 0 ? agent_start(l, true, err) : ERR_BUSY;
-    if (rc < 0) {
-        crew_end(l);
-        rc = reaper_start(l, err);
-        if (rc == 0)
-            rc = agent_start(l, false, err);
-    }
-    return crew_tell(l, rc);
+    struct note crew = { .kind = NOTE_CREW, .crew = l->crew };
+    tell(l, &crew, 0, NULL, (int[]){ l->reaper_fd, l->sock }, is_new ? 2 : 0);
 }
 
-/* ---- a crew whose agent is a warm host's fork ---- */
-
-/* The reaper of a pid namespace that belongs to the slot's user namespace: begun by a process that entered that, as our child. */
-static pid_t reaper_within(const struct launcher *l, int sock)
+static int crew_ready(struct launcher *l, struct err *err)
 {
-    volatile pid_t made = -1;
-    pid_t between = vfork();
-    if (between == 0) {
-        if (setns(l->kit->userns, CLONE_NEWUSER) == 0 && unshare(CLONE_NEWPID) == 0) {
-            made = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
-            if (made == 0)
-                cell_reaper_within(l->kit, sock);
-        }
-        _exit(0);
-    }
-    while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR)
-        ;
-    return made;
-}
-
-static int mount_there(const struct launcher *l)
-{
-    struct err err;
-    return mount_proc(&l->world, &err) < 0 ? -1 : 0;
-}
-
-static int open_second(const struct launcher *l)
-{
-    (void)l;
-    return pidfd_open(2, 0);
-}
-
-/* Have `job` done by a process of ours in the crew's pid namespace; what it opens is ours too. It takes a number that the
- * namespace does not count, so 2 is left to the agent. Returns what the job returned, if that is less than 255. */
-static int do_within(const struct launcher *l, int (*job)(const struct launcher *))
-{
-    pid_t number = 3;
-    struct clone_args args = { .flags = CLONE_FILES, .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
-    int status = -1;
-    if (setns(l->reaper_fd, CLONE_NEWPID) < 0)
-        return -1;
-    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    if (pid == 0)
-        _exit(job(l) & 255);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (setns(l->self, CLONE_NEWPID) < 0 || pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 255)
-        return -1;
-    return WEXITSTATUS(status);
-}
-
-/* Pid namespace, reaper and /proc; *out is a descriptor of that, *out_ns of the namespace. */
-static int room_within(struct launcher *l, int *out, int *out_ns, struct err *err)
-{
-    int pair[2];
-    if (namespace_leave(l, err) < 0)
-        return err->code;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, ERR_SYS, "socket");
-    own_fd ours = pair[0], theirs = pair[1];
-    pid_t reaper = reaper_within(l, theirs);
-    if (reaper < 0)
-        return err_sys(err, ERR_SYS, "fork");
-    l->reaper = reaper;
-    l->reaper_fd = pidfd_open(reaper, 0);
-    l->within = true;
-    close(give_fd(&theirs));
-    int rc = await_answer(ours, err);
-    if (rc == 0 && do_within(l, mount_there) < 0)
-        rc = err_sys(err, ERR_SYS, "/proc of a run");
-    l->world.proc_mounted = rc == 0;
-    if (rc == 0 && ((*out = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 ||
-                    (*out_ns = openat(*out, "1/ns/pid", O_RDONLY | O_CLOEXEC)) < 0))
-        rc = err_sys(err, ERR_SYS, "/proc");
+    bool is_new = true;
+    int rc = l->ready ? 0 : crew_start(l, &is_new, err);
+    if (rc == 0)
+        crew_tell(l, is_new);
     return rc;
 }
+
+/* ---- a crew whose command is a warm host's fork ---- */
 
 static bool answers_soon(int sock)
 {
@@ -365,34 +384,51 @@ static bool answers_soon(int sock)
     return poll(&p, 1, WARM_ANSWER_MS_MAX) > 0;
 }
 
-static int crew_start_warm(struct launcher *l, struct err *err)
+/* The fork in the crew's pid namespace, as its second process; its socket is l->sock. */
+static int fork_warm(struct launcher *l, struct err *err)
 {
-    own_fd proc = -1, ns = -1, theirs = -1, print = -1;
+    int pair[2];
     siginfo_t ours;
-    crew_end(l);
-    int rc = room_within(l, &proc, &ns, err);
-    if (rc == 0)
-        rc = lines_open(l, &theirs, &print, err);
+    own_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    own_fd ns = proc < 0 ? -1 : openat(proc, "1/ns/pid", O_RDONLY | O_CLOEXEC), print = -1;
+    if (ns < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "/proc");
+    own_fd theirs = pair[1];
+    l->sock = pair[0];
+    l->forked = true;
+    int rc = output_open(l, &print, err);
     if (rc == 0)
         rc = warm_fork(&l->warm, ns, CLONE_NEWIPC | (l->warm.net != l->net->count ? CLONE_NEWNET : 0u), theirs, print, err);
-    if (theirs >= 0)
-        close(give_fd(&theirs));
+    close(give_fd(&theirs));
     if (rc == 0)
         rc = answers_soon(l->sock) ? await_answer(l->sock, err)
            : err_set(err, ERR_DEADLINE, "the fork of the warm process is silent");
     if (rc == 0)
         rc = warm_verify(proc, l->kit->uid, err);
-    if (rc == 0 && (l->agent_fd = do_within(l, open_second)) < 0)
-        rc = err_sys(err, ERR_SYS, "the fork of the warm process");
     /* Ours to wait for? If not, its end would never be told. */
-    if (rc == 0 && waitid(P_PIDFD, (id_t)l->agent_fd, &ours, WEXITED | WNOHANG | WNOWAIT) < 0) {
+    if (rc == 0 && (!within(l, see_second) || l->command_fd < 0 ||
+                    waitid(P_PIDFD, (id_t)l->command_fd, &ours, WEXITED | WNOHANG | WNOWAIT) < 0)) {
+        drop_fd(&l->command_fd);
         rc = err_sys(err, ERR_SYS, "the fork of the warm process");
-        close(l->agent_fd);
-        l->agent_fd = -1;
     }
-    if (rc < 0)
+    l->ready = rc == 0;
+    return rc;
+}
+
+static int crew_start_warm(struct launcher *l, struct err *err)
+{
+    crew_end(l);
+    int rc = crew_make(l, err);
+    if (rc == 0)
+        rc = fork_warm(l, err);
+    if (rc < 0) {
         warm_end(&l->warm);
-    return crew_tell(l, rc);
+        crew_end(l);
+        return rc;
+    }
+    l->crew++;
+    crew_tell(l, true);
+    return 0;
 }
 
 static void cold(struct launcher *l, const char *why)
@@ -400,15 +436,20 @@ static void cold(struct launcher *l, const char *why)
     snprintf(l->start, sizeof l->start, "cold: %.*s", (int)sizeof l->start - 7, why);
 }
 
-static int ask_agent(struct launcher *l, const struct cell_order *o, const int *fds, int nfds, struct err *err)
+/* Have an agent do `o`. */
+static int have_done(struct launcher *l, const struct cell_order *o, const int *fds, int nfds, struct err *err)
 {
-    if (l->within && l->agent_fd >= 0) {        /* that one can only become the command */
+    if (l->forked) {
         crew_end(l);
         cold(l, "files were asked for before the command");
     }
-    int rc = l->agent_fd >= 0 ? 0 : crew_start(l, err);
+    int rc = l->ready ? 0 : crew_ready(l, err);
     if (rc == 0)
-        rc = frame_send(l->sock, o, sizeof *o, fds, nfds, err);
+        rc = frame_send(l->zygote_sock, o, sizeof *o, fds, nfds, err);
+    if (rc == 0)
+        rc = await_answer(l->zygote_sock, err);
+    if (rc != ERR_LOST && l->last_pid >= 0)
+        within(l, renumber);
     return rc;
 }
 
@@ -446,10 +487,8 @@ static void warm_next(struct launcher *l)
     }
     if (l->warm.pid <= 0 || l->missed) {
         warm_end(&l->warm);
-        if (setns(l->self, CLONE_NEWPID) < 0 || warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
+        if (warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
             l->warm.pid = 0;                    /* none: the next sandbox is cold, and we try again after it */
-        if (l->reaper > 0 && setns(l->reaper_fd, CLONE_NEWPID) < 0)
-            crew_end(l);                        /* agents are born where we say */
     }
     l->missed = !l->missed;
 }
@@ -488,9 +527,7 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
         own_fd dir = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = dir < 0 ? err_sys(err, ERR_SYS, "snapshot tree") : mount_lend(&l->world, tree, err);
         if (rc == 0)
-            rc = ask_agent(l, &c, (int[]){ dir }, 1, err);
-        if (rc == 0)
-            rc = await_answer(l->sock, err);
+            rc = have_done(l, &c, (int[]){ dir }, 1, err);
         mount_lend_end(&l->world);
     }
     l->start[0] = '\0';
@@ -500,15 +537,13 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
         warm_up(l, declared);
     if (rc == 0 && edits >= 0) {
         struct cell_order c = { .kind = CELL_EDITS };
-        rc = ask_agent(l, &c, &edits, 1, err);
-        if (rc == 0)
-            rc = await_answer(l->sock, err);
+        rc = have_done(l, &c, &edits, 1, err);
     }
     if (rc == 0 && declared >= 0 && l->start[0] == '\0') {
         struct err why = { 0 };
         if (crew_start_warm(l, &why) < 0) {
             cold(l, why.msg);
-            rc = crew_start(l, err);
+            rc = crew_ready(l, err);
         }
     }
     return rc;
@@ -620,37 +655,44 @@ static void drain(struct launcher *l, int i, int pipe)
         relay_finish(r, copy >= 0 ? give_fd(&rest) : -1, kept);
 }
 
-/* The agent is dead, as the command or before it became that. */
+/* Has the command been born? It is the zygote's only child that says so itself. */
+static void hear_birth(struct launcher *l)
+{
+    struct cell_answer a;
+    struct err err;
+    pid_t pid;
+    if (hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &a, &pid, &err) == 0 && pid > 0)
+        l->command_fd = pidfd_open(pid, 0);
+}
+
+/* The command is dead, or there will be none. */
 static void ended(struct launcher *l)
 {
-    struct note n = { .kind = NOTE_ENDED, .ended_ns = clock_mono_ns() };
+    struct note n = { .kind = NOTE_ENDED, .status = SIGKILL, .ended_ns = clock_mono_ns() };
     struct err err = { 0 };
-    /* The agent's socket closes at exec; an answer there means that there was none. A warm one tells first which it was. */
-    struct pollfd said = { .fd = l->sock, .events = POLLIN };
+    struct cell_answer a;
+    pid_t pid;
     int rc = 0;
-    while (rc == 0 && poll(&said, 1, 0) > 0 && (said.revents & POLLIN)) {
-        struct err why = { 0 };
-        struct cell_answer a;
-        if (await_cell(l->sock, &a, &why) == 0) {
+    /* What it said before it was the command: why it is none, or, as a fork, how it began. */
+    while (hear(l->sock, MSG_DONTWAIT, &a, &pid, &err) == 0)
+        if (a.msg[0] != '\0')
             snprintf(l->start, sizeof l->start, "%.*s", (int)sizeof l->start - 1, a.msg);
-        } else if (why.code != ERR_LOST) {
-            err = why;
-            rc = why.code;
-        } else {
-            break;
-        }
-    }
+    if (err.code != ERR_BUSY && err.code != ERR_LOST)
+        rc = err.code;
     struct statfs fs;
     n.disk_full = fstatfs(l->world.store, &fs) == 0 && (fs.f_bavail == 0 || fs.f_ffree == 0);
     const int rest[2] = { l->output[0], l->output[1] };
     l->output[0] = l->output[1] = -1;
-    agent_reap(l, &n);
-    close(l->sock);
-    l->sock = -1;
-    if (l->kit->ring->measure && !l->within)
+    const bool born = l->command_fd >= 0;
+    if (born)
+        command_reap(l, &n);
+    if (l->kit->ring->measure && !l->forked)
         count_tasks(l);
-    if (l->over || l->within || !cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours + warm_alive(&l->warm)))
+    if (!born || l->over || l->forked || l->zygote == 0 ||
+        !cgroup_only_ours(l->kit->pids_now, l->kit->pids_ours + warm_alive(&l->warm)))
         crew_end(l);                            /* as a rule the command was the last of its kind */
+    disarm(l);
+    n.crew = l->reaper > 0 ? l->crew : 0;
     drain(l, 0, rest[0]);
     relay_close(&relays[RELAY_IN]);
     if (l->rings[1] != NULL) {
@@ -667,20 +709,63 @@ static void ended(struct launcher *l)
     tell(l, &n, rc, &err, NULL, 0);
 }
 
+/* One of ours has ended. Foreign code can make itself such a child too: those are left until the crew ends. */
+static void child_ended(struct launcher *l)
+{
+    struct signalfd_siginfo many[8];
+    siginfo_t how = { 0 };
+    while (read(l->children, many, sizeof many) > 0)
+        ;
+    if (l->warm.pid > 0 && waitpid(l->warm.pid, NULL, WNOHANG) == l->warm.pid)
+        l->warm.pid = -1;
+    if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
+        l->zygote = 0;
+    if (l->ready && l->command_fd < 0)
+        hear_birth(l);
+    /* Killed before it could speak? Nobody else can be a child of ours by then. */
+    if (l->ready && l->command_fd < 0 && l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        how.si_pid != 0 && how.si_pid != l->reaper)
+        l->command_fd = pidfd_open(how.si_pid, 0);
+    const bool crew_over = l->zygote == 0 || (l->reaper > 0 && has_ended(l->reaper_fd));
+    if (l->ready && (l->command_fd >= 0 ? has_ended(l->command_fd) : crew_over))
+        ended(l);
+    else if (!l->ready && crew_over)
+        crew_end(l);
+}
+
+/* New namespaces where the last sandbox has used the old ones; the crew must have been born in them. */
+static int namespaces_renew(struct launcher *l, struct err *err)
+{
+    const uint32_t net = l->net->count;
+    /* Our own lines to zygote and warm host, two ends each, were made in the namespace. */
+    const unsigned long warm = l->warm.pid != 0 && l->warm.net == net ? 1ul + warm_alive(&l->warm) : 0;
+    if (net_renew(l->net, (l->zygote > 0 ? 2 : 0) + warm, err) < 0)
+        return err->code;
+    const bool used = !ipc_unused(&l->ipc, &l->world);
+    if (used && ipc_renew(&l->ipc, l->kit, &l->world, err) < 0)
+        return err->code;
+    if (used || net != l->net->count)
+        crew_end(l);
+    return 0;
+}
+
 /* The sandbox is closed. False: what it left cannot be taken away. */
-static bool reset(struct launcher *l)
+static bool reset(struct launcher *l, bool killed)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    if (l->agent_fd >= 0 || l->within)
+    if (killed || l->forked || l->command_fd >= 0)
         crew_end(l);
     streams_end(l);
-    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || net_renew(l->net, &err) < 0 ||
-        unshare(CLONE_NEWIPC) < 0 ||
-        (l->kit->landlock >= 2 && mount_queues(&l->world, &err) < 0) || mount_cpus(&l->world, l->kit->cpus, &err) < 0)
+    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || namespaces_renew(l, &err) < 0 ||
+        mount_cpus(&l->world, l->kit->cpus, &err) < 0)
         return false;
     l->start[0] = '\0';
-    int rc = crew_start(l, &err);
+    bool is_new = false;
+    int rc = l->ready ? 0 : crew_start(l, &is_new, &err);
+    if (is_new && rc == 0)
+        crew_tell(l, true);
+    ready.crew = is_new ? 0 : l->crew;
     tell(l, &ready, rc, &err, NULL, 0);
     if (rc == 0)
         warm_next(l);
@@ -697,22 +782,22 @@ static bool obey(struct launcher *l)
     own_fd proxy = -1;
     if (frame_recv(l->kit->sock, &o, sizeof o, fds, &nfds, &err) != (int)sizeof o)
         return false;
-    if (o.killed && l->agent_fd < 0)
+    if (o.killed && !l->ready)
         crew_end(l);                            /* it may be dying still */
     if (o.kind == ORDER_ACQUIRE && nfds == __builtin_popcount(o.fds)) {
         n.kind = NOTE_ACQUIRED;
         done = acquire(l, &o, fds, &proxy, &err);
     } else if (o.kind == ORDER_CREW && nfds == 0) {
         n.kind = NOTE_ENDED;
-        done = l->agent_fd >= 0 ? 0 : crew_start(l, &err);
+        done = crew_ready(l, &err);
         if (done == 0)
             return true;                        /* NOTE_CREW is told */
     } else if (o.kind == ORDER_RESET && nfds == 0) {
-        return reset(l);
+        return reset(l, o.killed);
     } else if (o.kind == ORDER_RUN && nfds == 1 + __builtin_popcount(o.fds) + (int)o.apart) {
         n.kind = NOTE_ENDED;
         /* Another crew than it was for: the run was killed before it began. */
-        done = l->agent_fd >= 0 && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;
+        done = l->ready && o.crew == l->crew ? streams_start(l, &o, fds, &err) : 0;
         for (int i = 0; done == 0 && i < nfds; i++)
             close(fds[i]);
         if (done == 0)
@@ -734,9 +819,7 @@ static bool obey(struct launcher *l)
             }
         }
         if (done == 0)
-            done = ask_agent(l, &o.cell, fds, nfds, &err);
-        if (done == 0)
-            done = await_answer(l->sock, &err);
+            done = have_done(l, &o.cell, fds, nfds, &err);
         if (lent)
             mount_lend_end(&l->world);
         if (done == ERR_LOST)
@@ -744,9 +827,7 @@ static bool obey(struct launcher *l)
     } else if (o.kind == ORDER_COLLECT && nfds == 1) {
         struct cell_order c = { .kind = CELL_COLLECT };
         n.kind = NOTE_COLLECTED;
-        done = ask_agent(l, &c, (int[]){ l->world.parts[WORLD_REPORT].dir, fds[0] }, 2, &err);
-        if (done == 0)
-            done = await_answer(l->sock, &err);
+        done = have_done(l, &c, (int[]){ l->world.parts[WORLD_REPORT].dir, fds[0] }, 2, &err);
     } else {
         return false;
     }
@@ -761,29 +842,42 @@ static bool relays_idle(void)
     return relays[0].to < 0 && relays[1].to < 0 && relays[RELAY_IN].to < 0;
 }
 
-void launcher_main(struct kit *kit, struct net *net, int proc)
+/* Where SIGCHLD comes to. */
+static int children_watch(void)
 {
-    struct launcher l = { .kit = kit, .net = net, .reaper_fd = -1, .agent_fd = -1, .sock = -1, .output = { -1, -1 },
-                          .rings = { kit->ring }, .declared = -1 };
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    return sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void launcher_main(struct kit *kit, struct net *net)
+{
+    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .command_fd = -1, .sock = -1,
+                          .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
+    bool is_new;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "launcher");
     signal(SIGPIPE, SIG_IGN);
     l.self = pidfd_open(getpid(), 0);
-    int rc = l.self < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
+    l.children = children_watch();
+    l.last_pid = openat(kit->proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
+    int rc = l.self < 0 || l.children < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
     if (rc == 0)
-        rc = net_watch(net, proc, &err);
-    close(proc);
+        rc = net_watch(net, kit->proc, &err);
     if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
         err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
-    if (rc == 0 && kit->landlock >= 2)
-        rc = mount_queues(&l.world, &err);
     if (rc == 0)
-        rc = crew_start(&l, &err);
+        rc = ipc_watch(&l.ipc, kit, &l.world, &err);
+    if (rc == 0)
+        rc = crew_start(&l, &is_new, &err);
+    if (rc == 0)
+        crew_tell(&l, true);
     struct note ready = { .kind = NOTE_READY };
     tell(&l, &ready, rc, &err, NULL, 0);
     for (int i = 0; i < 3; i++)
@@ -791,7 +885,7 @@ void launcher_main(struct kit *kit, struct net *net, int proc)
     while (rc == 0) {
         struct pollfd p[7] = {
             { .fd = kit->sock, .events = POLLIN },
-            { .fd = l.agent_fd >= 0 ? l.agent_fd : l.reaper > 0 ? l.reaper_fd : -1, .events = POLLIN },
+            { .fd = l.children, .events = POLLIN },
         };
         for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
             p[2 + i] = (struct pollfd){
@@ -803,10 +897,8 @@ void launcher_main(struct kit *kit, struct net *net, int proc)
         for (int i = 0; i < 3; i++)
             if (p[4 + i].revents != 0)
                 relay_step(&relays[i]);
-        if (p[1].revents != 0 && l.agent_fd < 0)
-            crew_end(&l);
-        else if (p[1].revents != 0)
-            ended(&l);
+        if (p[1].revents != 0)
+            child_ended(&l);
         else if (p[2].revents != 0)
             output(&l, 0);
         else if (p[3].revents != 0)

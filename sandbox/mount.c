@@ -310,18 +310,21 @@ static int enter(int root, struct err *err)
 
 /* ---- parts: what a run may have written to, and how one sees that it did not ---- */
 
-/* Remember directory `name` of the store as it is, before anything foreign can write to it. */
-static int part_begin(struct part *p, int store, const char *name, struct err *err)
+int part_watch(struct part *p, int dir, struct err *err)
 {
-    p->dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (p->dir < 0 || statx(p->dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &p->was) < 0)
-        return err_sys(err, ERR_SYS, "store/%s", name);
-    p->xattrs = flistxattr(p->dir, NULL, 0);
-    return 0;
+    p->dir = dir;
+    p->xattrs = flistxattr(dir, NULL, 0);
+    return statx(dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &p->was) < 0 ? err_sys(err, ERR_SYS, "stat a directory") : 0;
 }
 
-/* Nothing in it and nothing about it has changed. (tmpfs counts the entries of a directory in its size.) */
-static bool part_clean(const struct part *p)
+static int part_begin(struct part *p, int store, const char *name, struct err *err)
+{
+    int dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return dir < 0 ? err_sys(err, ERR_SYS, "store/%s", name) : part_watch(p, dir, err);
+}
+
+/* tmpfs counts the entries of a directory in its size. */
+bool part_clean(const struct part *p)
 {
     struct statx now;
     const struct statx *was = &p->was;

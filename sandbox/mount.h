@@ -36,6 +36,10 @@ struct part {                   /* a directory of the store that foreign code ma
     struct statx was;           /* as it was before any */
     ssize_t xattrs;
 };
+/* Remember directory `dir`, which the part has from now on, as it is before anything foreign can write to it. */
+MUST_CHECK int part_watch(struct part *p, int dir, struct err *err);
+/* Nothing in it and nothing about it has changed. */
+bool part_clean(const struct part *p);
 
 struct world {                  /* a launcher's view */
     int queues;                 /* POSIX message queues of the ipc namespace, mounted out of sight; -1: not yet */

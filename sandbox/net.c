@@ -38,8 +38,8 @@ static size_t look(const struct net *n, char *out)
     return len;
 }
 
-/* Are the counts of sockets of all families, TIME_WAIT entries and fragments zero? "mem", "orphan", "alloc" are the host's. */
-static bool no_sockets(const struct net *n)
+/* Are there no sockets but `ours`, of any family, and no TIME_WAIT entries and fragments? "mem", "orphan", "alloc" are the host's. */
+static bool no_sockets(const struct net *n, unsigned long ours_count)
 {
     static const char *const ours[] = { "used", "inuse", "tw", "memory" };
     char text[2048];
@@ -53,7 +53,7 @@ static bool no_sockets(const struct net *n)
         for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
             if (strcmp(word, ours[i]) == 0) {
                 char *value = strtok_r(NULL, " \n", &save);
-                if (value == NULL || strcmp(value, "0") != 0)
+                if (value == NULL || strtoul(value, NULL, 10) != (i == 0 ? ours_count : 0))
                     return false;
                 counted |= i == 0;              /* "sockets: used": sockets of every family */
                 break;
@@ -67,15 +67,15 @@ int net_watch(struct net *n, int proc, struct err *err)
     return n->proc < 0 ? err_sys(err, ERR_SYS, "/proc/self/net") : 0;
 }
 
-static bool unused(const struct net *n)
+static bool unused(const struct net *n, unsigned long ours)
 {
     static char now[NET_SEEN_MAX];
-    return n->seen_len > 0 && no_sockets(n) && look(n, now) == n->seen_len && memcmp(now, n->seen, n->seen_len) == 0;
+    return n->seen_len > 0 && no_sockets(n, ours) && look(n, now) == n->seen_len && memcmp(now, n->seen, n->seen_len) == 0;
 }
 
-int net_renew(struct net *n, struct err *err)
+int net_renew(struct net *n, unsigned long ours, struct err *err)
 {
-    if (unused(n))
+    if (unused(n, ours))
         return 0;
     n->seen_len = 0;
     n->count++;

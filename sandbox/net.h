@@ -24,9 +24,9 @@ struct net {
 
 /* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. */
 MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
-/* Unless nothing was done with the namespace since it was new and no socket of anyone is in it, move the calling process
+/* Unless nothing was done with the namespace since it was new and no socket is in it but `ours`, move the calling process
  * into a new one, loopback up. */
-MUST_CHECK int net_renew(struct net *n, struct err *err);
+MUST_CHECK int net_renew(struct net *n, unsigned long ours, struct err *err);
 /* Move the calling process into a new one in which nothing is up; net_renew() leaves it again. */
 MUST_CHECK int net_none(struct net *n, struct err *err);
 /* A socket that listens on the namespace's loopback; whoever has the descriptor, wherever, can accept. Returns it, owned. */

@@ -15,7 +15,7 @@ enum order_kind {
     ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
     ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds, last the
                              * user namespace of the compatible profile */
-    ORDER_CREW,             /* have a crew: the run before took the last one */
+    ORDER_CREW,             /* have a crew ready: the run before took the last one, or used it */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
     ORDER_FILES,            /* `cell` and the descriptors are for the agent */
@@ -25,10 +25,12 @@ enum order_kind {
 enum note_kind {
     NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
     NOTE_GONE,              /* keeper: that launcher is dead and reaped */
-    NOTE_READY,             /* launcher: world built, or made clean; rc */
+    NOTE_READY,             /* launcher: world built, or made clean; rc; a crew is ready */
     NOTE_ACQUIRED,          /* launcher: rc; with a proxy, fd = its listening socket */
-    NOTE_CREW,              /* launcher: fds = pidfd of pid 1 of the coming run (killing it ends the run), socket to its agent */
-    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped; or there can be none: rc */
+    NOTE_CREW,              /* launcher: one is ready; fds = pidfd of pid 1 of the coming run (killing it ends the run), socket
+                             * for its command. None: the crew of the run before */
+    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped but the crew, if that lives; or there can be
+                             * no run: rc */
     NOTE_COLLECTED,         /* launcher: rc */
     NOTE_FILES,             /* launcher: rc; ERR_LOST: the crew is gone with it */
 };
@@ -62,7 +64,7 @@ struct note {
     uint32_t kind;
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
-    uint32_t crew;              /* crew: its number */
+    uint32_t crew;              /* crew: its number, another for each run; ended: 0 if the crew has ended too */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */
@@ -96,6 +98,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      sock;              /* to the jail */
     enum sandbox_profile profile;       /* every launcher begins as strict; a compatible acquire changes both in its copy */
     int      userns;
+    int      proc;              /* a /proc in which the slot's processes are seen; since the keeper */
     int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
     uint32_t pids_ours;         /* how many of them are no run's */
     struct ring *ring;

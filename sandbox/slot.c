@@ -41,7 +41,8 @@ static void drop_command(struct slot *s)
 static void drop_crew(struct slot *s)
 {
     drop_fd(&s->run_fd);
-    drop_fd(&s->agent);
+    drop_fd(&s->door);
+    s->ready = false;
     drop_command(s);
 }
 
@@ -151,11 +152,10 @@ static void start_streams(struct slot *s, const struct cell_order *cell)
     if (o.apart)
         fds[n++] = s->errors_fd;
     order(s, o, fds, n);
-    drop_fd(&s->agent);
     drop_command(s);
 }
 
-/* Hand the command to the agent: the one that waits, or `text`. From here on it may run. */
+/* Hand the command to the crew: the one that waits, or `text`. From here on it may run. */
 static void start(struct slot *s, const void *text, size_t len)
 {
     const bool bare = s->cgroup.host->version == 0;
@@ -171,16 +171,16 @@ static void start(struct slot *s, const void *text, size_t len)
     s->kit.ring->measure = s->measure;
     s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
+    s->ready = false;
     if (s->errors_fd >= 0 || s->streams[0] >= 0 || s->streams[1] >= 0 || s->streams[2] >= 0) {
         start_streams(s, &c.o);
         return;
     }
-    /* Where the agent is dead already, the launcher tells so. */
+    /* Where the crew is dead already, the launcher tells so. */
     if (len > 0)
         memcpy(c.text, text, len);
-    if (frame_send(s->agent, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
+    if (frame_send(s->door, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
         kill(s->keeper, SIGKILL);
-    drop_fd(&s->agent);
     drop_fd(&s->command);
 }
 
@@ -197,7 +197,7 @@ static int errors_make(struct slot *s, struct err *err)
     return 0;
 }
 
-/* The slot is held and has a command, waiting or as `text`: hand it to the agent, or have one made first. */
+/* The slot is held and has a command, waiting or as `text`: hand it to the crew, or have that made ready first. */
 static void begin(struct slot *s, const void *text, size_t len)
 {
     if (s->measure)
@@ -210,7 +210,7 @@ static void begin(struct slot *s, const void *text, size_t len)
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
-    if (s->agent >= 0)
+    if (s->ready)
         start(s, text, len);
     else
         order(s, (struct order){ .kind = ORDER_CREW }, NULL, 0);
@@ -235,7 +235,7 @@ void slot_run(struct jail *j, struct slot *s, const struct grant_request *r, int
     s->measure = r->option & GRANT_RUN_MEASURE;
     if (s->state == SLOT_DEAD)
         rc = err_set(&err, ERR_LOST, "the sandbox died: acquire another");
-    else if (len > 0 && (s->state != SLOT_HELD || s->agent < 0))
+    else if (len > 0 && (s->state != SLOT_HELD || !s->ready))
         s->command = rc = frame_memfd("command", text, len, &err);          /* it has to wait */
     if (rc >= 0 && (r->option & GRANT_RUN_APART))
         rc = errors_make(s, &err);
@@ -264,9 +264,12 @@ static bool reset(struct slot *s)
     const bool idle = s->state == SLOT_HELD || s->state == SLOT_RUNNING || s->state == SLOT_DRAIN;
     if (!idle || s->launcher_fd < 0 || !cgroup_settle(&s->cgroup))
         return false;
-    if (s->state != SLOT_HELD)
+    if (s->state != SLOT_HELD) {
         kill_crew(s);
-    drop_crew(s);
+        drop_crew(s);
+    }
+    drop_command(s);
+    s->ready = false;
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
@@ -542,6 +545,12 @@ static void launcher_gone(struct jail *j, struct slot *s)
     }
 }
 
+static void crew_ready(struct slot *s, const struct note *n)
+{
+    s->ready = true;
+    s->crew = n->crew;
+}
+
 int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err)
 {
     switch ((enum note_kind)n->kind) {
@@ -564,6 +573,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         s->resetting = false;
         if (n->rc == 0) {
             s->state = SLOT_READY;
+            if (n->crew != 0 && s->door >= 0)
+                crew_ready(s, n);
             /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now
              * is tried again then; small ones wait, because they could take the launcher. */
             if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
@@ -599,15 +610,18 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         return 0;
     case NOTE_CREW:
-        if (nfds != 2)
+        if (nfds != 2 && nfds != 0)
             break;
-        drop_fd(&s->run_fd);
-        drop_fd(&s->agent);
-        s->run_fd = fds[0];
-        s->agent = fds[1];
-        s->crew = n->crew;
-        fds[0] = fds[1] = -1;
-        s->crew_killed = false;
+        if (nfds == 0 && s->door < 0)
+            return 0;                           /* given up meanwhile */
+        if (nfds == 2) {
+            drop_fd(&s->run_fd);
+            drop_fd(&s->door);
+            take(&s->run_fd, &fds[0]);
+            take(&s->door, &fds[1]);
+            s->crew_killed = false;
+        }
+        crew_ready(s, n);
         if (s->state == SLOT_DRAIN)
             kill_crew(s);
         else if (s->state == SLOT_RUNNING && s->command >= 0) {
@@ -616,7 +630,9 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         return 0;
     case NOTE_ENDED:
-        drop_crew(s);                           /* outside a run the kernel took it, for memory: the next run has one made */
+        s->ready = false;
+        if (n->crew == 0 || s->crew_killed)
+            drop_crew(s);                       /* outside a run the kernel took it, for memory: the next run has one made */
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;

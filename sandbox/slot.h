@@ -33,8 +33,9 @@ struct slot {
     int sock;                       /* to the keeper and its launcher; -1: no keeper */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
     bool crew_killed;               /* that one, by us */
-    int agent, command;             /* socket to the agent of the next run; command that waits for one; -1: none */
-    uint32_t crew;                  /* the launcher's number of that agent */
+    int door, command;              /* socket that the crew takes a command from; command that waits for that; -1: none */
+    bool ready;                     /* the crew is, for a command */
+    uint32_t crew;                  /* the launcher's number of the coming run */
     int streams[3];                 /* of the waiting command, in the order of GRANT_FD_IN ...; -1: none */
     struct ring *errors;            /* of the run, with standard error apart; else NULL */
     int errors_fd;                  /* the same for the launcher, until the run starts; -1: none */

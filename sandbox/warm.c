@@ -76,7 +76,7 @@ int warm_start(struct warm *w, const struct kit *kit, int declared, uint32_t net
     uint8_t *bytes = slurp(declared, &len);
     if (bytes == NULL)
         return err_set(err, ERR_LIMIT, "warm host: its command");
-    pid_t pid = fork();
+    pid_t pid = cell_fork();
     if (pid == 0)
         cell_warm_host(kit, declared, theirs, out);
     if (pid < 0) {
