@@ -28,12 +28,13 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
 SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test \
-                   profile_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
+                   profile_test seccomp_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LIBS_base)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lseccomp $(LIBS_base)
 $(B)/tests/sandbox/landlock_test: $(B)/sandbox/landlock.o
+$(B)/tests/sandbox/seccomp_test: $(B)/sandbox/seccomp.o
 
 # It runs the others.
 $(B)/tests/sandbox/rootless_test: | $(filter-out %/rootless_test,$(SANDBOX_TESTS)) $(B)/tests/attack/attack_test
