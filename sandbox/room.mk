@@ -75,4 +75,11 @@ $(addprefix $(B)/tests/bench/,bench_sandbox bench_warm): $(B)/%: $(B)/%.o $(B)/l
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ -lcmocka $(LIBS_base)
 
+# What it starts: without libc, and carried in it.
+$(B)/tests/bench/true: tests/bench/true.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -static -nostdlib -s -Wl,-z,noexecstack,--build-id=none -o $@ $<
+$(B)/tests/bench/bench_sandbox.o: CFLAGS += -Wa,-I$(B)
+$(B)/tests/bench/bench_sandbox.o: $(B)/tests/bench/true
+
 -include $(addprefix $(B)/tests/bench/,bench_sandbox.d bench_warm.d)

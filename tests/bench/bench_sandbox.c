@@ -6,14 +6,17 @@
  * figures: sandbox-idle-pss sandbox-rate-vs-crun-2 sandbox-rate-vs-crun-8 sandbox-rate-vs-crun-32
  * figures: sandbox-rate-2 sandbox-rate-8 sandbox-rate-32 sandbox-bare-us sandbox-bwrap-us sandbox-crun-us sandbox-runc-us
  * figures: sandbox-ours-us sandbox-ours-in-a-row-us sandbox-pool-empty-us sandbox-pool-reset-us sandbox-all-fresh-us
- * figures: sandbox-idle-pss-with-jail
+ * figures: sandbox-idle-pss-with-jail sandbox-libc-overhead-vs-bwrap sandbox-libc-overhead-vs-crun
+ * figures: sandbox-libc-overhead-vs-runc sandbox-libc-bare-us sandbox-libc-bwrap-us sandbox-libc-crun-us
+ * figures: sandbox-libc-runc-us sandbox-libc-ours-us sandbox-libc-rate-vs-bwrap-8 sandbox-libc-rate-vs-crun-8
+ * figures: sandbox-libc-rate-8
  *
- * All sides run /bin/true by its path, without a shell, and its exit status is looked at. Before anything is measured each
- * side has to run programs whose exit statuses say that they ran, in a pid and a network namespace of their own, and for
- * us and the OCI runtimes that the task limit holds. Ours has limits (memory, tasks, CPU), an own /etc and a writable layer
- * over all; bubblewrap has none of them; crun and runc have the limits. Their bundle (config.json, the host's root bound as
- * root) and the mount namespace it lies in are made beforehand. Neither a filter for system calls nor /dev/pts or /sys is
- * asked of them, though ours has the filter.
+ * All sides run one program by its path, without a shell, and its exit status is looked at: true.c, which has no libc, and
+ * for the figures named libc /bin/true. Before anything is measured each side has to run programs whose exit statuses say
+ * that they ran, in a pid and a network namespace of their own, and for us and the OCI runtimes that the task limit holds.
+ * Ours has limits (memory, tasks, CPU), an own /etc and a writable layer over all; bubblewrap has none of them; crun and
+ * runc have the limits. Their bundle (config.json, the host's root bound as root) and the mount namespace it lies in are
+ * made beforehand. Neither a filter for system calls nor /dev/pts or /sys is asked of them, though ours has the filter.
  *
  *   overhead    (ours - bare) / (peer - bare), medians of a round; ours is from sandbox_acquire_run() to the result with its
  *               output. In every step of a round each side runs once, in an order drawn anew, after a pause in which what
@@ -21,15 +24,18 @@
  *   p99, stalls 10,000 runs of ours, taking turns with bare spawns, without any pause. A stall is a run above 50 ms. It is
  *               put down to the machine where a bare spawn within 200 ms took ten times bare's median; how many those are
  *               stands beside it.
- *   pool-empty  a sandbox that has written to /usr is given back, and its slot is waited for, taken and used: from before it
- *               is given back until the next command has run. The world of that sandbox is of no more use, so every mount,
- *               process and namespace but that of the network (and, with cgroup v1, the control groups) is made anew.
- *   pool-reset  the same where the sandbox has run /bin/true only: its world is proved to be as new.
- *   all-fresh   a jail is started with a client of 32 and all 32 run once: from before the start of the jail's program until
- *               the last has run, so with every control group, user namespace, keeper, network and root. The 8 slots that
- *               the jail makes besides are not counted as made. Theirs: 32 runs, as many at once as there are cores,
- *               because the jail uses all of them too.
- *               first-of-all is a client of one: from before the start of the jail until its command has run, by one bwrap.
+ *   pool-empty  overhead likewise, where a sandbox that has written to /usr is given back, and its slot is waited for, taken
+ *               and used: from before it is given back until the next command has run. The world of that sandbox is of no
+ *               more use, so every mount, process and namespace but that of the network (and, with cgroup v1, the control
+ *               groups) is made anew.
+ *   pool-reset  the same where the sandbox has run the program only: its world is proved to be as new.
+ *   all-fresh   overhead of one more sandbox of which all is new, control groups, user namespace, keeper, network and root:
+ *               from before the start of a jail for 32 until every slot it makes, spares too, has run the program, less the
+ *               same for a jail for 1, so that what a jail does once falls out. Theirs and bare: the time of as many runs
+ *               less that of as few, as many at once as there are cores, because the jail uses all of them too. Of the end,
+ *               either side pays only what the kernel does meanwhile.
+ *               first-of-all is a client of one: all the time from before the start of the jail until its command has run,
+ *               by that of one bwrap.
  *   rate        runs per second, K at once, for 1.5 s after a start that is not counted; everything made or unmade in the
  *               background happens on the same cores in the same time.
  *   idle-pss    proportional memory of all processes of a slot that is ready, keeper included; with-jail adds the slot's
@@ -59,8 +65,9 @@ static const struct sandbox_limits limits = { .wall_ns = 30 * NS_PER_S, .memory_
 #define TRIES_80_TASKS "exec 2>/dev/null; i=0; while [ $i -lt 80 ]; do sleep 9 & i=$((i+1)); done; exit 7"
 enum { CANNOT_FORK = 2 };                   /* so does the shell end */
 
-static char *const program[] = { WORD("/bin/true"), NULL };
-static char *const exit_7[] = { WORD("/bin/sh"), WORD("-c"), WORD("exit 7"), NULL };
+static char *program[] = { WORD(PEERS_TRUE), NULL };
+static char *exit_7[] = { WORD(PEERS_TRUE), WORD("-c"), WORD("exit 7"), NULL };     /* it takes any argument for that */
+static char *const libc_true[] = { WORD("/bin/true"), NULL };
 static char *const exit_7_alone[] = {
     WORD("/bin/sh"), WORD("-c"), WORD("[ $$ -le 9 ] && [ $(grep -c : /proc/net/dev) = 1 ] && exit 7"), NULL };
 static char *const tasks_80[] = { WORD("/bin/sh"), WORD("-c"), WORD(TRIES_80_TASKS), NULL };
@@ -145,17 +152,29 @@ static bool peer_ends(struct side *s, char *const *argv, int want)
 
 static bool there[SIDES] = { [BARE] = true, [OURS] = true };
 
+static void choose_program(void)
+{
+    if (place_true())
+        return;
+    fprintf(stderr, "bench_sandbox: no directory /opt to show a program without libc in: all figures are of /bin/true\n");
+    program[0] = libc_true[0];
+    exit_7[0] = exit_7_alone[0];
+}
+
 static void check_all(struct sandbox_client *c)
 {
     double us;
     if (!peer_ends(&sides[BARE], exit_7, 7))
         die("bare", "cannot be measured");
     for (int k = BWRAP; k < OURS; k++) {
-        there[k] = there[k] && peer_ends(&sides[k], exit_7_alone, 7) &&
+        there[k] = there[k] && peer_ends(&sides[k], exit_7, 7) && peer_ends(&sides[k], exit_7_alone, 7) &&
                    (!sides[k].oci || peer_ends(&sides[k], tasks_80, CANNOT_FORK));
         if (!there[k])
             fprintf(stderr, "bench_sandbox: no figures beside %s\n", sides[k].name);
     }
+    set_program(exit_7);
+    if (status_of_sandbox(c, &us) != 7)
+        die("ours", "the program did not run");
     set_program(exit_7_alone);
     if (status_of_sandbox(c, &us) != 7)
         die("ours", "the command did not run alone");
@@ -198,7 +217,18 @@ static void show_us(const char *name, double *v, int n, const char *peer)
 
 static double bwrap_min_us;                 /* 0: not measured */
 
-static void overhead(struct sandbox_client *c)
+static double overhead_ratio(double ours, double theirs, double bare) { return (ours - bare) / (theirs - bare); }
+
+/* v[r] of each round; least: of the fastest runs of all. */
+static void show_overhead(const char *name, double *v, double least, const char *peer)
+{
+    char text[128];
+    snprintf(text, sizeof text, "of all minima %.3f; %s", least, peer);
+    show(name, v, ROUNDS, "ratio", text);
+}
+
+/* `kind` is part of the figures' names. Returns the fastest run of bwrap, 0 where there is none. */
+static double overhead(struct sandbox_client *c, const char *kind)
 {
     static double us[SIDES][ROUNDS][RUNS];
     double ratio[SIDES][ROUNDS], median[SIDES];
@@ -221,27 +251,24 @@ static void overhead(struct sandbox_client *c)
         for (int k = 0; k < SIDES; k++)
             median[k] = at(us[k][r], RUNS, 50);
         for (int k = BWRAP; k < OURS; k++)
-            ratio[k][r] = (median[OURS] - median[BARE]) / (median[k] - median[BARE]);
+            ratio[k][r] = overhead_ratio(median[OURS], median[k], median[BARE]);
     }
     double least[SIDES];
     for (int k = 0; k < SIDES; k++)
         least[k] = at(&us[k][0][0], ROUNDS * RUNS, 0);
     for (int k = BWRAP; k < OURS; k++) {
-        char name[64], peer[128];
-        snprintf(name, sizeof name, "sandbox-overhead-vs-%s", sides[k].name);
-        snprintf(peer, sizeof peer, "of all minima %.3f; %s", (least[OURS] - least[BARE]) / (least[k] - least[BARE]),
-                 sides[k].version);
+        char name[64];
+        snprintf(name, sizeof name, "sandbox%s-overhead-vs-%s", kind, sides[k].name);
         if (there[k])
-            show(name, ratio[k], ROUNDS, "ratio", peer);
+            show_overhead(name, ratio[k], overhead_ratio(least[OURS], least[k], least[BARE]), sides[k].version);
     }
     for (int k = 0; k < SIDES; k++) {
         char name[64];
-        snprintf(name, sizeof name, "sandbox-%s-us", sides[k].name);
+        snprintf(name, sizeof name, "sandbox%s-%s-us", kind, sides[k].name);
         if (there[k])
             show_us(name, &us[k][0][0], ROUNDS * RUNS, sides[k].version);
     }
-    if (there[BWRAP])
-        bwrap_min_us = least[BWRAP];
+    return there[BWRAP] ? least[BWRAP] : 0;
 }
 
 static void in_a_row(struct sandbox_client *c)
@@ -275,25 +302,36 @@ static void in_a_row(struct sandbox_client *c)
     show_us("sandbox-ours-in-a-row-us", ours, ROW, "");
 }
 
-/* A jail spoken to about one slot and without the client, which would take another slot that is ready. */
+/* A jail spoken to about one slot at a time and without the client, which would take another slot that is ready. */
 struct door { int sock; pid_t jail; uint32_t slot, generation; };
+
+static struct grant_answer next_answer(struct door *d)
+{
+    struct grant_answer a;
+    struct err err = { 0 };
+    int fds[FRAME_FDS_MAX], nfds;
+    if (frame_recv(d->sock, &a, sizeof a, fds, &nfds, &err) != (int)sizeof a)
+        die("jail", "is gone");
+    for (int i = 0; i < nfds; i++)
+        close(fds[i]);
+    if (a.rc < 0)
+        die("jail", a.msg);
+    return a;
+}
+
+static int status_in(const struct grant_answer *a)
+{
+    return a->result.end == SANDBOX_END_EXIT ? a->result.value : -1;
+}
 
 /* The next answer of this kind about the door's slot. Returns the exit status for GRANT_DONE. */
 static int answer(struct door *d, uint32_t kind)
 {
     for (;;) {
-        struct grant_answer a;
-        struct err err = { 0 };
-        int fds[FRAME_FDS_MAX], nfds;
-        if (frame_recv(d->sock, &a, sizeof a, fds, &nfds, &err) != (int)sizeof a)
-            die("jail", "is gone");
-        for (int i = 0; i < nfds; i++)
-            close(fds[i]);
-        if (a.rc < 0)
-            die("jail", a.msg);
+        struct grant_answer a = next_answer(d);
         if (a.kind == kind && a.slot == d->slot) {
             d->generation = a.generation;
-            return a.result.end == SANDBOX_END_EXIT ? a.result.value : -1;
+            return status_in(&a);
         }
     }
 }
@@ -314,10 +352,11 @@ static void request(struct door *d, uint32_t kind, const struct text *command)
         die("jail", err.msg);
 }
 
-static void door_open(struct door *d)
+static void door_open(struct door *d, unsigned wanted)
 {
     int pair[2];
-    char *argv[] = { WORD("assay-jail"), WORD("1"), NULL };
+    char count[16], *argv[] = { WORD("assay-jail"), count, NULL };
+    snprintf(count, sizeof count, "%u", wanted);
     posix_spawn_file_actions_t fa;
     posix_spawn_file_actions_init(&fa);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
@@ -328,7 +367,6 @@ static void door_open(struct door *d)
     close(pair[1]);
     d->sock = pair[0];
     d->slot = 0;
-    answer(d, GRANT_READY);
 }
 
 static void door_close(struct door *d)
@@ -350,15 +388,17 @@ static struct text command_text(const char *path, const char *shell)
     return t;
 }
 
-/* `leave`: shell text of what the sandbox does before it is given back; NULL: /bin/true. */
+/* `leave_text`: for a shell, what the sandbox does before it is given back; NULL: the program. */
 static void pool(const char *name, const char *leave_text)
 {
-    double ratio[ROUNDS], us[ROUNDS][EMPTY_RUNS], bwrap[EMPTY_RUNS];
+    double ratio[ROUNDS], us[ROUNDS][EMPTY_RUNS], bwrap[ROUNDS][EMPTY_RUNS], bare[ROUNDS][EMPTY_RUNS];
+    const int all = ROUNDS * EMPTY_RUNS;
     char text[64];
     struct door d;
     struct text command = command_text(program[0], NULL);
     struct text before = leave_text == NULL ? command : command_text("/bin/sh", leave_text);
-    door_open(&d);
+    door_open(&d, 1);
+    answer(&d, GRANT_READY);
     request(&d, GRANT_ACQUIRE, NULL);
     answer(&d, GRANT_ACQUIRED);
     for (int r = 0; r < ROUNDS; r++) {
@@ -377,51 +417,68 @@ static void pool(const char *name, const char *leave_text)
             if (status != 0)
                 die(name, "its command failed");
             usleep(SETTLE_US);
-            bwrap[i] = us_of(&sides[BWRAP]);
+            bwrap[r][i] = us_of(&sides[BWRAP]);
+            usleep(SETTLE_US);
+            bare[r][i] = us_of(&sides[BARE]);
         }
-        ratio[r] = at(us[r], EMPTY_RUNS, 50) / at(bwrap, EMPTY_RUNS, 50);
+        ratio[r] = overhead_ratio(at(us[r], EMPTY_RUNS, 50), at(bwrap[r], EMPTY_RUNS, 50), at(bare[r], EMPTY_RUNS, 50));
     }
     door_close(&d);
     snprintf(text, sizeof text, "%s-vs-bwrap", name);
-    show(text, ratio, ROUNDS, "ratio", sides[BWRAP].version);
+    show_overhead(text, ratio, overhead_ratio(at(&us[0][0], all, 0), at(&bwrap[0][0], all, 0), at(&bare[0][0], all, 0)),
+                  sides[BWRAP].version);
     snprintf(text, sizeof text, "%s-us", name);
-    show_us(text, &us[0][0], ROUNDS * EMPTY_RUNS, "");
+    show_us(text, &us[0][0], all, "");
 }
 
-/* From nothing to `n` sandboxes that have run, n at once. */
-static double us_of_jail(int n)
+/* From before the start of a jail for `wanted` until every slot it makes has run the program once. */
+static double us_of_jail(unsigned wanted, uint32_t *out_slots)
 {
-    static struct job jobs[FRESH];
-    struct err err = { 0 };
+    const struct text command = command_text(program[0], NULL);
+    struct door d;
+    uint32_t slots = 0, done = 0;
     uint64_t began = clock_mono_ns();
-    struct sandbox_client *c = start((uint32_t)n);
-    for (int i = 0; i < n; i++)
-        begin(c, &jobs[i]);
-    for (int left = n; left > 0; ) {
-        struct pollfd p = { .fd = sandbox_client_fd(c), .events = POLLIN };
-        poll(&p, 1, -1);
-        if (sandbox_client_dispatch(c, &err) < 0)
-            die("all-fresh", err.msg);
-        for (int i = 0; i < n; i++)
-            if (jobs[i].done.come) {
-                if (ended(&jobs[i]) != 0)
-                    die("all-fresh", "its command failed");
-                left--;
-            }
+    door_open(&d, wanted);
+    while (slots == 0 || done < slots) {
+        struct grant_answer a = next_answer(&d);
+        if (a.kind == GRANT_HELLO) {
+            slots = a.slots;
+        } else if (a.kind == GRANT_READY) {
+            d.slot = a.slot;
+            d.generation = a.generation;
+            request(&d, GRANT_ACQUIRE, NULL);
+            request(&d, GRANT_RUN, &command);
+        } else if (a.kind == GRANT_DONE) {
+            if (status_in(&a) != 0)
+                die("all-fresh", "its command failed");
+            done++;
+        }
     }
     double us = since_us(began);
-    sandbox_client_close(c);
-    for (int i = 0; i < n; i++)
-        sandbox_close(jobs[i].acquired.sandbox);
+    door_close(&d);
+    *out_slots = slots;
     return us;
 }
 
-static double us_of_many(struct side *s, int n, int width)
+static double us_of_first(void)
 {
     uint64_t began = clock_mono_ns();
-    for (int started = 0, over = 0; over < n; ) {
+    struct sandbox_client *c = start(1);
+    us_of_sandbox(c);
+    double us = since_us(began);
+    sandbox_client_close(c);
+    return us;
+}
+
+/* n runs, as many at once as there are cores. */
+static double us_of_many(struct side *s, uint32_t n)
+{
+    const uint32_t cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    usleep(RATE_SETTLE_US);
+    uint64_t began = clock_mono_ns();
+    for (uint32_t started = 0, over = 0; over < n; ) {
         int status;
-        if (started < n && started - over < width) {
+        if (started < n && started - over < cores) {
             spawned(s);
             started++;
         } else if (wait(&status) > 0) {
@@ -433,23 +490,37 @@ static double us_of_many(struct side *s, int n, int width)
     return since_us(began);
 }
 
+/* us; what more of them cost is the difference. */
+struct more { double few[ROUNDS], many[ROUNDS]; };
+
+static double more_least(struct more *m) { return at(m->many, ROUNDS, 0) - at(m->few, ROUNDS, 0); }
+
 static void all_fresh(void)
 {
+    struct more m[SIDES] = { 0 };
     double ratio[ROUNDS], us[ROUNDS], first[ROUNDS];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     for (int r = 0; r < ROUNDS; r++) {
+        uint32_t few, many;
+        double more[SIDES];
         usleep(RATE_SETTLE_US);
-        double theirs = us_of_many(&sides[BWRAP], FRESH, (int)cores);
+        m[OURS].few[r] = us_of_jail(1, &few);
         usleep(RATE_SETTLE_US);
-        us[r] = us_of_jail(FRESH);
-        ratio[r] = us[r] / theirs;
-        us[r] /= FRESH;
+        m[OURS].many[r] = us_of_jail(FRESH, &many);
+        for (int k = BARE; k <= BWRAP; k++) {
+            m[k].few[r] = us_of_many(&sides[k], few);
+            m[k].many[r] = us_of_many(&sides[k], many);
+        }
+        for (int k = 0; k < SIDES; k++)
+            more[k] = m[k].many[r] - m[k].few[r];
+        ratio[r] = overhead_ratio(more[OURS], more[BWRAP], more[BARE]);
+        us[r] = more[OURS] / (many - few);
         usleep(RATE_SETTLE_US);
-        double one = us_of_jail(1);
+        double one = us_of_first();
         usleep(SETTLE_US);
         first[r] = one / us_of(&sides[BWRAP]);
     }
-    show("sandbox-all-fresh-vs-bwrap", ratio, ROUNDS, "ratio", sides[BWRAP].version);
+    show_overhead("sandbox-all-fresh-vs-bwrap", ratio,
+                  overhead_ratio(more_least(&m[OURS]), more_least(&m[BWRAP]), more_least(&m[BARE])), sides[BWRAP].version);
     show_us("sandbox-all-fresh-us", us, ROUNDS, "");
     show("sandbox-first-of-all-vs-bwrap", first, ROUNDS, "ratio", sides[BWRAP].version);
 }
@@ -520,7 +591,8 @@ static double rate_of_sandboxes(struct sandbox_client *c, int width)
     return (double)m.count * 1e9 / COUNT_NS;
 }
 
-static void rates(int width)
+/* `kind` is part of the figures' names. */
+static void rates(const char *kind, int width)
 {
     double ours[RATE_ROUNDS], ratio[SIDES][RATE_ROUNDS];
     char name[64];
@@ -540,11 +612,11 @@ static void rates(int width)
     }
     sandbox_client_close(c);
     for (int k = BWRAP; k <= CRUN; k++) {
-        snprintf(name, sizeof name, "sandbox-rate-vs-%s-%d", sides[k].name, width);
+        snprintf(name, sizeof name, "sandbox%s-rate-vs-%s-%d", kind, sides[k].name, width);
         if (there[k])
             show(name, ratio[k], RATE_ROUNDS, "ratio", sides[k].version);
     }
-    snprintf(name, sizeof name, "sandbox-rate-%d", width);
+    snprintf(name, sizeof name, "sandbox%s-rate-%d", kind, width);
     show(name, ours, RATE_ROUNDS, "per_s", "");
 }
 
@@ -580,6 +652,7 @@ static bool wanted(const char *figures)
 int main(void)
 {
     static const int widths[] = { 2, 8, 32 };
+    choose_program();
     make_bundle();
     atexit(remove_bundle);
     for (int k = BWRAP; k < OURS; k++)
@@ -588,9 +661,14 @@ int main(void)
     check_all(c);
     if (wanted("sandbox-overhead-vs-bwrap sandbox-overhead-vs-crun sandbox-overhead-vs-runc sandbox-p99-vs-bwrap-min "
                "sandbox-bare-us sandbox-bwrap-us sandbox-crun-us sandbox-runc-us sandbox-ours-us"))
-        overhead(c);
+        bwrap_min_us = overhead(c, "");
     if (wanted("sandbox-p99-vs-bwrap-min sandbox-stalls sandbox-ours-in-a-row-us"))
         in_a_row(c);
+    set_program(libc_true);
+    if (wanted("sandbox-libc-overhead-vs-bwrap sandbox-libc-overhead-vs-crun sandbox-libc-overhead-vs-runc "
+               "sandbox-libc-bare-us sandbox-libc-bwrap-us sandbox-libc-crun-us sandbox-libc-runc-us sandbox-libc-ours-us"))
+        overhead(c, "-libc");
+    set_program(program);
     sandbox_client_close(c);
     if (there[BWRAP] && wanted("sandbox-pool-empty-vs-bwrap sandbox-pool-empty-us"))
         pool("sandbox-pool-empty", ": >/usr/left");
@@ -603,8 +681,11 @@ int main(void)
         snprintf(figures, sizeof figures, "sandbox-rate-vs-bwrap-%d sandbox-rate-vs-crun-%d sandbox-rate-%d",
                  widths[i], widths[i], widths[i]);
         if (wanted(figures))
-            rates(widths[i]);
+            rates("", widths[i]);
     }
+    set_program(libc_true);
+    if (wanted("sandbox-libc-rate-vs-bwrap-8 sandbox-libc-rate-vs-crun-8 sandbox-libc-rate-8"))
+        rates("-libc", 8);
     if (wanted("sandbox-idle-pss sandbox-idle-pss-with-jail"))
         idle();
     return 0;

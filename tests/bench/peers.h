@@ -1,6 +1,7 @@
 /*
  * peers.h - programs started bare, under bubblewrap, crun and runc, each the way that costs it least, for benchmarks.
  *
+ * PEERS_TRUE is true.c, carried in the benchmark and laid into a tmpfs over /opt that only it and what it starts see.
  * crun and runc get what a container manager would have made beforehand: a bundle (config.json, the host's root bound as
  * root, read-only) in a mount namespace of its own. They have the limits below. Nobody is asked for a filter of system
  * calls, /dev/pts or /sys. One process of the program at a time uses this.
@@ -24,6 +25,7 @@
 #define PEERS_MEMORY_BYTES 536870912
 #define PEERS_TASKS 64
 #define PEERS_CPU_PERCENT 200
+#define PEERS_TRUE "/opt/true"
 
 #define WORD(w) (char[]){ w }
 
@@ -155,7 +157,7 @@ static inline double us_of(struct side *s)
     return us;
 }
 
-/* Bare is /bin/true itself; the others are looked for in PATH once, not by each start. */
+/* Bare is the program itself; the others are looked for in PATH once, not by each start. */
 static inline bool find_peer(struct side *s)
 {
     static char path[SIDES][256];
@@ -176,17 +178,41 @@ static inline bool find_peer(struct side *s)
     return true;
 }
 
+__asm__(".section .rodata\n"
+        "true_program: .incbin \"tests/bench/true\"\ntrue_program_end:\n"
+        ".previous\n");
+extern const char true_program[], true_program_end[];
+
+static bool true_placed;
+
+/* Before the bundle is made and anything is started. False where there is no /opt to mount on, which is left as it is. */
+static inline bool place_true(void)
+{
+    struct stat st;
+    const ssize_t size = true_program_end - true_program;
+    if (lstat("/opt", &st) < 0 || !S_ISDIR(st.st_mode))
+        return false;
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", "/opt", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755") < 0)
+        die("mount over /opt", strerror(errno));
+    own_fd fd = open(PEERS_TRUE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    if (fd < 0 || write(fd, true_program, (size_t)size) != size || fchmod(fd, 0755) < 0)
+        die(PEERS_TRUE, strerror(errno));
+    return true_placed = true;
+}
+
 static inline void make_bundle(void)
 {
-    char path[96], *state = path;
+    char path[96], opt[112], *state = path;
     snprintf(bundle, sizeof bundle, "/tmp/assay-bench.%ld", (long)getpid());
     snprintf(path, sizeof path, "%s/rootfs", bundle);
+    snprintf(opt, sizeof opt, "%s/opt", path);
     if (mkdir(bundle, 0700) < 0 || mkdir(path, 0755) < 0)
         die(bundle, strerror(errno));
     own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     own_dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (own_mounts < 0 || own_dir < 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("/", path, NULL, MS_BIND, NULL) < 0)
+        mount("/", path, NULL, MS_BIND, NULL) < 0 || (true_placed && mount("/opt", opt, NULL, MS_BIND, NULL) < 0))
         die("mount namespace", strerror(errno));
     umount2("/sys/fs/cgroup/unified", MNT_DETACH);      /* where the host has none, nothing is lost */
     int mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
