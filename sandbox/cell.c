@@ -50,9 +50,9 @@ static void keep_only(int sock)
         _exit(1);
 }
 
-static void answer(int sock, int rc, pid_t pid, const struct err *err)
+static void answer(int sock, int rc, const struct err *err)
 {
-    struct cell_answer a = { .rc = rc, .pid = pid };
+    struct cell_answer a = { .rc = rc };
     struct err ignored;
     if (rc < 0) {
         a.sys = err->sys;
@@ -243,9 +243,9 @@ static int become(void *arg)
     const struct birth *b = arg;
     const struct cell_order *o = b->order;
     const int *fds = b->fds;
-    answer(FD_SOCK, 0, 0, NULL);            /* this is who we are: the kernel adds our number */
+    answer(FD_SOCK, 0, NULL);            /* this is who we are: the kernel adds our number */
     if (b->rc < 0) {
-        answer(FD_SOCK, b->rc, 0, &b->err);
+        answer(FD_SOCK, b->rc, &b->err);
         _exit(1);
     }
     setsid();
@@ -274,7 +274,7 @@ static void run(const struct kit *kit, const struct cell_order *o, const char *b
     /* Not to be born, for want of memory or because the reaper is dead already, is the end of the crew. */
     if (clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
         err_sys(&b.err, ERR_SYS, "command: fork");
-        answer(FD_SOCK, b.err.code, 0, &b.err);
+        answer(FD_SOCK, b.err.code, &b.err);
         _exit(1);
     }
     disarm();
@@ -356,7 +356,7 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
         call_exec(&c);
         rc = err_sys(&err, ERR_SYS, "%.200s", c.path);
     }
-    answer(sock, rc, 0, &err);
+    answer(sock, rc, &err);
     _exit(1);
 }
 
@@ -422,8 +422,8 @@ _Noreturn static void reaper(void)
         pause();
 }
 
-/* The pid namespace, which is the user namespace's, and all that its processes will have. *out: the reaper. */
-static int settle(const struct kit *kit, const struct world *w, pid_t *out, struct err *err)
+/* The pid namespace, which is the user namespace's, and all that its processes will have. Tells the launcher. */
+static int settle(const struct kit *kit, const struct world *w, int sock, struct err *err)
 {
     struct kit inside = *kit;
     inside.userns = -1;
@@ -439,21 +439,25 @@ static int settle(const struct kit *kit, const struct world *w, pid_t *out, stru
     if (rc < 0)
         return rc;
     usual_limits();
-    *out = (pid_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
-    if (*out == 0)
+    struct cell_answer a = { .pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) };
+    if (a.pid == 0)
         reaper();
-    return *out < 0 ? err_sys(err, ERR_SYS, "reaper: fork") : 0;
+    /* Whoever is no root may look at neither of us by /proc. */
+    own_fd ns = a.pid < 0 ? -1 : openat(kit->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
+    return ns < 0 ? err_sys(err, ERR_SYS, "reaper") : frame_send(sock, &a, sizeof a, &ns, 1, err);
 }
 
 void cell_zygote(const struct kit *kit, const struct world *w, int sock)
 {
     struct err err = { 0 };
-    pid_t pid = 0;
+    int null_errno = 0;
     prctl(PR_SET_NAME, "zygote");
-    int rc = settle(kit, w, &pid, &err), null_errno = 0;
+    if (settle(kit, w, sock, &err) < 0) {
+        answer(sock, err.code, &err);
+        _exit(1);
+    }
     keep_only(sock);
-    answer(FD_SOCK, rc, pid, &err);
-    while (rc == 0) {
+    for (;;) {
         struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
         const struct cell_order *o = &packet.o;
         int fds[FRAME_FDS_MAX], nfds;
@@ -471,10 +475,9 @@ void cell_zygote(const struct kit *kit, const struct world *w, int sock)
             run(kit, o, text, len, fds + 1, null_errno, &err);
         } else {
             int done = have_done(o, fds, nfds, &err);
-            answer(FD_SOCK, done, 0, &err);
+            answer(FD_SOCK, done, &err);
         }
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
     }
-    _exit(1);
 }

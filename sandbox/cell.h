@@ -26,13 +26,13 @@ enum cell_kind {
                              * command itself: that it is born, and then perhaps why it cannot be executed */
 };
 
-struct cell_answer { int32_t rc, sys; int32_t pid; char msg[ERR_MSG_SIZE]; };
+struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; int32_t pid; };     /* warm/sitecustomize.py knows its layout */
 
 /* fork() without the care for threads and streams, of which we have none and which costs memory; no signal has a handler in
  * the child. */
 pid_t cell_fork(void);
-/* Never returns. Makes the run's pid namespace and the reaper; answers once when both are ready, with the reaper's pid. Of
- * descriptors it keeps `sock`. */
+/* Never returns. Makes the run's pid namespace and the reaper; answers once when both are ready, with the reaper's pid and a
+ * descriptor of the namespace. Of its own it keeps `sock`. */
 struct world;
 _Noreturn void cell_zygote(const struct kit *kit, const struct world *w, int sock);
 /* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */

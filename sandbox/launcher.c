@@ -60,6 +60,7 @@ struct launcher {
     struct sandbox_limits limits;
     pid_t zygote, reaper;           /* 0: none */
     int zygote_sock, reaper_fd;
+    int room;                       /* the run's pid namespace */
     int last;                       /* number that was given out last in the run's pid namespace, when it was asked for */
     bool ready;                     /* for a command: it may have begun */
     int sock;                       /* where that goes: the zygote's or its own; -1: not ready */
@@ -78,11 +79,15 @@ struct launcher {
 static struct relay relays[3];      /* output and errors of a run to the caller, input to the run */
 enum { RELAY_IN = 2 };
 
-/* An answer of a process of the sandbox's, and which one it is. ERR_BUSY: there is none (with MSG_DONTWAIT). */
-static int hear(int sock, int flags, struct cell_answer *out, pid_t *out_pid, struct err *err)
+/* An answer of a process of the sandbox's, which one it is, and what came with it (owned; -1: nothing). */
+struct heard { struct cell_answer answer; pid_t pid; int fd; };
+
+/* ERR_BUSY: there is none (with MSG_DONTWAIT). */
+static int hear(int sock, int flags, struct heard *out, struct err *err)
 {
-    union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(struct ucred))]; } c;
-    struct iovec iov = { .iov_base = out, .iov_len = sizeof *out };
+    union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))]; } c;
+    struct cell_answer *a = &out->answer;
+    struct iovec iov = { .iov_base = a, .iov_len = sizeof *a };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.space, .msg_controllen = sizeof c.space };
     ssize_t n;
     do
@@ -90,27 +95,29 @@ static int hear(int sock, int flags, struct cell_answer *out, pid_t *out_pid, st
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return err_set(err, ERR_BUSY, "no answer yet");
-    if (n != (ssize_t)sizeof *out)
+    if (n != (ssize_t)sizeof *a)
         return err_set(err, ERR_LOST, "the sandbox's own process died");
-    *out_pid = 0;
+    out->pid = 0;
+    out->fd = -1;
     for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL; h = CMSG_NXTHDR(&m, h))
         if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS) {
             struct ucred who;
             memcpy(&who, CMSG_DATA(h), sizeof who);
-            *out_pid = who.pid;
+            out->pid = who.pid;
+        } else if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
+            memcpy(&out->fd, CMSG_DATA(h), sizeof out->fd);
         }
-    if (out->rc < 0) {
-        err_set(err, out->rc, "%.*s", (int)sizeof out->msg - 1, out->msg);
-        err->sys = out->sys;
+    if (a->rc < 0) {
+        err_set(err, a->rc, "%.*s", (int)sizeof a->msg - 1, a->msg);
+        err->sys = a->sys;
     }
-    return out->rc;
+    return a->rc;
 }
 
 static int await_answer(int sock, struct err *err)
 {
-    struct cell_answer a;
-    pid_t pid;
-    return hear(sock, 0, &a, &pid, err);
+    struct heard h;
+    return hear(sock, 0, &h, err);
 }
 
 static bool has_ended(int pidfd)
@@ -176,6 +183,7 @@ static void crew_end(struct launcher *l)
     disarm(l);
     drop_fd(&l->command_fd);
     drop_fd(&l->reaper_fd);
+    drop_fd(&l->room);
     drop_fd(&l->zygote_sock);
     l->forked = false;
 }
@@ -240,7 +248,7 @@ static bool within(struct launcher *l, job_fn job)
     struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK | CLONE_FILES, .exit_signal = SIGCHLD,
                                .stack = (uintptr_t)stack, .stack_size = sizeof stack,
                                .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
-    if (setns(l->reaper_fd, CLONE_NEWPID) < 0)
+    if (setns(l->room, CLONE_NEWPID) < 0)
         return false;
     pid_t pid = clone_call(&args, job, l);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -287,8 +295,7 @@ static void count_tasks(struct launcher *l)
 static int crew_make(struct launcher *l, struct err *err)
 {
     int pair[2], on = 1;
-    struct cell_answer a;
-    pid_t pid;
+    struct heard h;
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
@@ -305,11 +312,12 @@ static int crew_make(struct launcher *l, struct err *err)
         l->zygote = 0;
         return err_sys(err, ERR_SYS, "fork");
     }
-    int rc = hear(l->zygote_sock, 0, &a, &pid, err);
+    int rc = hear(l->zygote_sock, 0, &h, err);
     if (rc < 0)
         return rc;
-    l->reaper = a.pid;
+    l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
+    l->room = h.fd;
     return within(l, see_proc) && l->world.proc_mounted ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
 }
 
@@ -390,15 +398,15 @@ static int fork_warm(struct launcher *l, struct err *err)
     int pair[2];
     siginfo_t ours;
     own_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    own_fd ns = proc < 0 ? -1 : openat(proc, "1/ns/pid", O_RDONLY | O_CLOEXEC), print = -1;
-    if (ns < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    own_fd print = -1;
+    if (proc < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "/proc");
     own_fd theirs = pair[1];
     l->sock = pair[0];
     l->forked = true;
     int rc = output_open(l, &print, err);
     if (rc == 0)
-        rc = warm_fork(&l->warm, ns, CLONE_NEWIPC | (l->warm.net != l->net->count ? CLONE_NEWNET : 0u), theirs, print, err);
+        rc = warm_fork(&l->warm, l->room, CLONE_NEWIPC | (l->warm.net != l->net->count ? CLONE_NEWNET : 0u), theirs, print, err);
     close(give_fd(&theirs));
     if (rc == 0)
         rc = answers_soon(l->sock) ? await_answer(l->sock, err)
@@ -658,11 +666,10 @@ static void drain(struct launcher *l, int i, int pipe)
 /* Has the command been born? It is the zygote's only child that says so itself. */
 static void hear_birth(struct launcher *l)
 {
-    struct cell_answer a;
+    struct heard h;
     struct err err;
-    pid_t pid;
-    if (hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &a, &pid, &err) == 0 && pid > 0)
-        l->command_fd = pidfd_open(pid, 0);
+    if (hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err) == 0 && h.pid > 0)
+        l->command_fd = pidfd_open(h.pid, 0);
 }
 
 /* The command is dead, or there will be none. */
@@ -670,13 +677,12 @@ static void ended(struct launcher *l)
 {
     struct note n = { .kind = NOTE_ENDED, .status = SIGKILL, .ended_ns = clock_mono_ns() };
     struct err err = { 0 };
-    struct cell_answer a;
-    pid_t pid;
+    struct heard h;
     int rc = 0;
     /* What it said before it was the command: why it is none, or, as a fork, how it began. */
-    while (hear(l->sock, MSG_DONTWAIT, &a, &pid, &err) == 0)
-        if (a.msg[0] != '\0')
-            snprintf(l->start, sizeof l->start, "%.*s", (int)sizeof l->start - 1, a.msg);
+    while (hear(l->sock, MSG_DONTWAIT, &h, &err) == 0)
+        if (h.answer.msg[0] != '\0')
+            snprintf(l->start, sizeof l->start, "%.*s", (int)sizeof l->start - 1, h.answer.msg);
     if (err.code != ERR_BUSY && err.code != ERR_LOST)
         rc = err.code;
     struct statfs fs;
@@ -853,7 +859,7 @@ static int children_watch(void)
 
 void launcher_main(struct kit *kit, struct net *net)
 {
-    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .command_fd = -1, .sock = -1,
+    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
                           .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     bool is_new;

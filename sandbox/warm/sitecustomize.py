@@ -124,7 +124,7 @@ def cold(sys, posix, path, argv, fixed, given):
     posix._exit(127 if why == 2 else 126)
 
 
-def say(posix, sock, text, rc=0, size=520):
+def say(posix, sock, text, rc=0, size=524):
     order = __import__("sys").byteorder
     data = rc.to_bytes(4, order, signed=True) + bytes(4) + text.encode(errors="replace")[:500]
     posix.write(sock, data.ljust(size, b"\0"))
