@@ -11,18 +11,25 @@
  */
 #pragma once
 #include "base/err.h"
+#include "sandbox/siphash.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NET_SEEN_MAX 16384
+#define NET_COUNTERS 5
 struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
-    char seen[NET_SEEN_MAX];    /* the counters of the new namespace */
-    size_t seen_len;            /* 0: never taken, never clean */
+    bool seen;                  /* the new namespace was looked at, and what follows holds; if not, it is never clean */
+    int sockstat;
+    struct net_counter {
+        int fd;                 /* -1: this kernel has none */
+        uint64_t digest, len;   /* of the text when the namespace was new */
+    } counters[NET_COUNTERS];
+    struct siphash_key key;     /* of the digests, another in each namespace */
     uint32_t count;             /* grows by each new one */
 };
 
-/* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. */
+/* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. `n` is all
+ * zeros or, in a child, what it has of its parent. */
 MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
 /* Unless nothing was done with the namespace since it was new and no socket of anyone is in it, move the calling process
  * into a new one, loopback up. */
