@@ -12,12 +12,13 @@
 #include <sys/socket.h>
 
 /*
- * Per network namespace all of them, and constant while nothing happens there; without IPv6 some are absent. No one is
- * implied by the others: a datagram without a route is in snmp or snmp6 alone, a connection of MPTCP to no address in
- * netstat alone, a flow label in its list alone. The cheap ones come first. They stay open with the namespace: an open
- * one shows that in which it was opened, and keeps it alive.
+ * Per network namespace all of them, and constant while nothing happens there; without IPv6 some are absent. None is
+ * implied by the others: a datagram without a route is in snmp or snmp6 alone, an MPTCP connection to no address in
+ * netstat, a label in ip6_flowlabel, a route that was only looked up in rt6_stats, and a packet of yet another protocol
+ * would be in dev. The cheap ones come first. They stay open with the namespace: an open one shows that in which it was
+ * opened, and keeps it alive.
  */
-static const char *const counters[NET_COUNTERS] = { "dev", "ip6_flowlabel", "snmp", "snmp6", "netstat" };
+static const char *const counters[NET_COUNTERS] = { "dev", "rt6_stats", "ip6_flowlabel", "snmp", "snmp6", "netstat" };
 #define TEXT_MAX 1024           /* so much at once: what a process has touched of its stack it keeps */
 
 /* Of the text of `fd` from `at` on as much as there is room for; less is the end. */
@@ -88,6 +89,8 @@ static void forget(struct net *n)
     n->seen = false;
     if (n->sockstat >= 0)
         close(n->sockstat);
+    if (n->flush >= 0)
+        close(n->flush);
     for (int i = 0; i < NET_COUNTERS; i++)
         if (n->counters[i].fd >= 0)
             close(n->counters[i].fd);
@@ -98,12 +101,13 @@ static void look_first(struct net *n)
     bool all = getrandom(&n->key, sizeof n->key, 0) == (ssize_t)sizeof n->key;
     n->seen = true;
     n->sockstat = openat(n->proc, "sockstat", O_RDONLY | O_CLOEXEC);
+    n->flush = openat(n->proc, "../../sys/net/ipv4/route/flush", O_WRONLY | O_CLOEXEC);
     for (int i = 0; i < NET_COUNTERS; i++) {
         struct net_counter *c = &n->counters[i];
         c->fd = openat(n->proc, counters[i], O_RDONLY | O_CLOEXEC);
         all &= c->fd < 0 ? errno == ENOENT : look(c, &n->key);
     }
-    if (!all || n->sockstat < 0)
+    if (!all || n->sockstat < 0 || n->flush < 0)
         forget(n);
 }
 
@@ -123,7 +127,7 @@ static bool unused(const struct net *n)
 
 int net_renew(struct net *n, struct err *err)
 {
-    if (unused(n))
+    if (unused(n) && pwrite(n->flush, "1", 1, 0) == 1)
         return 0;
     forget(n);
     n->count++;

@@ -6,8 +6,9 @@
  * belongs to the host's user namespace, so nothing inside may change its addresses, routes or
  * settings; what a sandbox can leave behind are sockets and what traffic leaves (TIME_WAIT,
  * conntrack, route and TCP metrics, counters, by which one sandbox could write to the next). So it
- * is used again only when it was never used: no socket counted, no flow label, and every counter of
- * the kernel as it was when the namespace was new. Otherwise the next sandbox gets a new one.
+ * is used again only when it was never used: no socket counted, no flow label, no cached route of IPv6, and every counter
+ * of the kernel as it was when the namespace was new. Otherwise the next sandbox gets a new one. What cannot be seen is
+ * taken away: IPv4's cached routes, whose age anyone may ask for, though they come of a mere connect() of a datagram socket.
  */
 #pragma once
 #include "base/err.h"
@@ -15,11 +16,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NET_COUNTERS 5
+#define NET_COUNTERS 6
 struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
     bool seen;                  /* the new namespace was looked at, and what follows holds; if not, it is never clean */
     int sockstat;
+    int flush;                  /* IPv4's cached routes: to be written to */
     struct net_counter {
         int fd;                 /* -1: this kernel has none */
         uint64_t digest, len;   /* of the text when the namespace was new */
