@@ -1,6 +1,7 @@
 /* net.c - see net.h. What cannot be read counts as used. */
 #include "sandbox/net.h"
 #include "base/own.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -8,44 +9,58 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
-/* Per network namespace all of them, and constant while nothing happens there. Without IPv6 some are absent. */
-static const char *const counters[] = { "dev", "snmp", "snmp6", "netstat", "ip6_flowlabel" };
+/*
+ * Per network namespace all of them, and constant while nothing happens there; without IPv6 some are absent. None is
+ * implied by the others: a datagram without a route is in snmp or snmp6 alone, an MPTCP connection to no address in
+ * netstat, a label in ip6_flowlabel, a route that was only looked up in rt6_stats, and a packet of yet another protocol
+ * would be in dev. The cheap ones come first. They stay open with the namespace: an open one shows that in which it was
+ * opened, and keeps it alive.
+ */
+static const char *const counters[NET_COUNTERS] = { "dev", "rt6_stats", "ip6_flowlabel", "snmp", "snmp6", "netstat" };
+#define TEXT_MAX 1024           /* so much at once: what a process has touched of its stack it keeps */
 
-static ssize_t slurp(int dir, const char *name, char *out, size_t size)
+/* Of the text of `fd` from `at` on as much as there is room for; less is the end. */
+static ssize_t fill(int fd, char *out, size_t size, uint64_t at)
 {
-    own_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
     size_t len = 0;
-    ssize_t n;
-    while (len < size && (n = read(fd, out + len, size - len)) > 0)
+    ssize_t n = 1;
+    while (len < size && (n = pread(fd, out + len, size - len, (off_t)(at + len))) > 0)
         len += (size_t)n;
-    return len < size ? (ssize_t)len : -1;
+    return n < 0 ? -1 : (ssize_t)len;
 }
 
-/* Length of all counters as text; 0 when they cannot be had. */
-static size_t look(const struct net *n, char *out)
+/*
+ * 64 bits stand for the text: a sandbox may count up what it likes, but it never learns key or digest (its agent's memory,
+ * where copies are, is closed to it), so all it can do is guess, with a namespace for each guess and a chance of 1 in 2^64
+ * that another text passes for the first.
+ */
+static bool look(struct net_counter *c, const struct siphash_key *key)
 {
-    size_t len = 0;
-    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
-        ssize_t got = slurp(n->proc, counters[i], out + len, NET_SEEN_MAX - len);
-        if (got < 0 || (got == 0 && i == 0))
-            return 0;
-        len += (size_t)got;
-    }
-    return len;
+    struct siphash hash;
+    char text[TEXT_MAX];
+    ssize_t n;
+    siphash_start(&hash, key);
+    do {
+        if ((n = fill(c->fd, text, sizeof text, hash.len)) < 0)
+            return false;
+        siphash_add(&hash, text, (size_t)n);
+    } while (n == sizeof text);
+    c->len = hash.len;
+    c->digest = siphash_finish(&hash);
+    return c->len > 0;
 }
 
 /* Are there no sockets but `ours`, of any family, and no TIME_WAIT entries and fragments? "mem", "orphan", "alloc" are the host's. */
 static bool no_sockets(const struct net *n, unsigned long ours_count)
 {
     static const char *const ours[] = { "used", "inuse", "tw", "memory" };
-    char text[2048];
-    ssize_t len = slurp(n->proc, "sockstat", text, sizeof text - 1);
+    char text[TEXT_MAX];
+    ssize_t len = fill(n->sockstat, text, sizeof text, 0);
     bool counted = false;
-    if (len <= 0)
+    if (len <= 0 || len == sizeof text)
         return false;
     text[len] = '\0';
     char *save = NULL;
@@ -67,17 +82,55 @@ int net_watch(struct net *n, int proc, struct err *err)
     return n->proc < 0 ? err_sys(err, ERR_SYS, "/proc/self/net") : 0;
 }
 
+/* Let the namespace go, with all that was seen of it. */
+static void forget(struct net *n)
+{
+    if (!n->seen)
+        return;
+    n->seen = false;
+    if (n->sockstat >= 0)
+        close(n->sockstat);
+    if (n->flush >= 0)
+        close(n->flush);
+    for (int i = 0; i < NET_COUNTERS; i++)
+        if (n->counters[i].fd >= 0)
+            close(n->counters[i].fd);
+}
+
+static void look_first(struct net *n)
+{
+    bool all = getrandom(&n->key, sizeof n->key, 0) == (ssize_t)sizeof n->key;
+    n->seen = true;
+    n->sockstat = openat(n->proc, "sockstat", O_RDONLY | O_CLOEXEC);
+    n->flush = openat(n->proc, "../../sys/net/ipv4/route/flush", O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < NET_COUNTERS; i++) {
+        struct net_counter *c = &n->counters[i];
+        c->fd = openat(n->proc, counters[i], O_RDONLY | O_CLOEXEC);
+        all &= c->fd < 0 ? errno == ENOENT : look(c, &n->key);
+    }
+    if (!all || n->sockstat < 0 || n->flush < 0)
+        forget(n);
+}
+
 static bool unused(const struct net *n, unsigned long ours)
 {
-    static char now[NET_SEEN_MAX];
-    return n->seen_len > 0 && no_sockets(n, ours) && look(n, now) == n->seen_len && memcmp(now, n->seen, n->seen_len) == 0;
+    if (!n->seen || !no_sockets(n, ours))
+        return false;
+    for (int i = 0; i < NET_COUNTERS; i++) {
+        const struct net_counter *was = &n->counters[i];
+        struct net_counter now = { .fd = was->fd };
+        if (was->fd < 0 ? faccessat(n->proc, counters[i], F_OK, 0) == 0 || errno != ENOENT
+                        : !look(&now, &n->key) || now.len != was->len || now.digest != was->digest)
+            return false;
+    }
+    return true;
 }
 
 int net_renew(struct net *n, unsigned long ours, struct err *err)
 {
-    if (unused(n, ours))
+    if (unused(n, ours) && pwrite(n->flush, "1", 1, 0) == 1)
         return 0;
-    n->seen_len = 0;
+    forget(n);
     n->count++;
     if (unshare(CLONE_NEWNET) < 0)
         return err_sys(err, ERR_DENIED, "new network namespace");
@@ -86,13 +139,13 @@ int net_renew(struct net *n, unsigned long ours, struct err *err)
     struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
     if (s < 0 || ioctl(s, SIOCSIFFLAGS, &r) < 0)
         return err_sys(err, ERR_SYS, "loopback");
-    n->seen_len = look(n, n->seen);
+    look_first(n);
     return 0;
 }
 
 int net_none(struct net *n, struct err *err)
 {
-    n->seen_len = 0;
+    forget(n);
     return unshare(CLONE_NEWNET) == 0 ? 0 : err_sys(err, ERR_DENIED, "new network namespace");
 }
 

@@ -6,23 +6,32 @@
  * belongs to the host's user namespace, so nothing inside may change its addresses, routes or
  * settings; what a sandbox can leave behind are sockets and what traffic leaves (TIME_WAIT,
  * conntrack, route and TCP metrics, counters, by which one sandbox could write to the next). So it
- * is used again only when it was never used: no socket counted, no flow label, and every counter of
- * the kernel as it was when the namespace was new. Otherwise the next sandbox gets a new one.
+ * is used again only when it was never used: no socket counted, no flow label, no cached route of IPv6, and every counter
+ * of the kernel as it was when the namespace was new. Otherwise the next sandbox gets a new one. What cannot be seen is
+ * taken away: IPv4's cached routes, whose age anyone may ask for, though they come of a mere connect() of a datagram socket.
  */
 #pragma once
 #include "base/err.h"
+#include "sandbox/siphash.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NET_SEEN_MAX 16384
+#define NET_COUNTERS 6
 struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
-    char seen[NET_SEEN_MAX];    /* the counters of the new namespace */
-    size_t seen_len;            /* 0: never taken, never clean */
+    bool seen;                  /* the new namespace was looked at, and what follows holds; if not, it is never clean */
+    int sockstat;
+    int flush;                  /* IPv4's cached routes: to be written to */
+    struct net_counter {
+        int fd;                 /* -1: this kernel has none */
+        uint64_t digest, len;   /* of the text when the namespace was new */
+    } counters[NET_COUNTERS];
+    struct siphash_key key;     /* of the digests, another in each namespace */
     uint32_t count;             /* grows by each new one */
 };
 
-/* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. */
+/* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. `n` is all
+ * zeros or, in a child, what it has of its parent. */
 MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
 /* Unless nothing was done with the namespace since it was new and no socket is in it but `ours`, move the calling process
  * into a new one, loopback up. */

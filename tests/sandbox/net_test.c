@@ -1,6 +1,15 @@
 /* The network of a sandbox is its own, whatever the one before it in the same slot did with its. */
+#include "sandbox/net.h"
+#include "base/own.h"
 #include "tests/sandbox/box.h"
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <linux/in6.h>
+#include <linux/rtnetlink.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { TURNS = 9 };
@@ -67,6 +76,209 @@ static void sockets_without_traffic_leave_nothing(void **state)
     distinct_networks("a, b = socket.socketpair()\na.sendall(b'x' * 1000)\n"
                       "u = socket.socket(socket.AF_UNIX)\nu.bind(chr(0) + 'name')\nu.listen()\n"
                       "s = socket.socket()\ns.bind(('127.0.0.1', 18080))\ns.listen()\nos.kill(os.getpid(), 0)\n");
+}
+
+/* One use of a network, by a process that ends with it unless `held`. `kept`: the namespace must serve again. */
+enum act { NOTHING, MAKE, BIND, CONNECT, SEND, SERVE, LABEL, ASK };
+static const struct use {
+    const char *name;
+    enum act act;
+    int family, type, protocol;
+    const char *to;
+    bool kept, held;
+} every_use[] = {
+    { "nothing", NOTHING, .kept = true },
+    { "TCP socket", MAKE, AF_INET, SOCK_STREAM, .kept = true },
+    { "MPTCP socket", MAKE, AF_INET, SOCK_STREAM, IPPROTO_MPTCP, .to = NULL },
+    { "UDP socket of IPv6", MAKE, AF_INET6, SOCK_DGRAM, .kept = true },
+    { "Unix socket", MAKE, AF_UNIX, SOCK_STREAM, .kept = true },
+    { "netlink socket", MAKE, AF_NETLINK, SOCK_RAW, .to = NULL },
+    { "Unix socket held", MAKE, AF_UNIX, SOCK_STREAM, .held = true },
+    { "TCP socket held", MAKE, AF_INET6, SOCK_STREAM, .held = true },
+    { "netlink socket held", MAKE, AF_NETLINK, SOCK_RAW, .held = true },
+    { "TCP bound", BIND, AF_INET, SOCK_STREAM, .to = "127.0.0.1", .kept = true },
+    { "UDP bound", BIND, AF_INET6, SOCK_DGRAM, .to = "::1", .kept = true },
+    { "UDP connected", CONNECT, AF_INET, SOCK_DGRAM, .to = "127.0.0.1", .kept = true },
+    { "UDP connected by IPv6", CONNECT, AF_INET6, SOCK_DGRAM, .to = "::1" },
+    { "UDP connected nowhere", CONNECT, AF_INET, SOCK_DGRAM, .to = "192.0.2.1" },
+    { "UDP connected nowhere by IPv6", CONNECT, AF_INET6, SOCK_DGRAM, .to = "2001:db8::1" },
+    { "UDP sent", SEND, AF_INET, SOCK_DGRAM, .to = "127.0.0.1" },
+    { "UDP sent by IPv6", SEND, AF_INET6, SOCK_DGRAM, .to = "::1" },
+    { "UDP sent nowhere", SEND, AF_INET, SOCK_DGRAM, .to = "192.0.2.1" },
+    { "UDP sent nowhere by IPv6", SEND, AF_INET6, SOCK_DGRAM, .to = "2001:db8::1" },
+    { "TCP refused", CONNECT, AF_INET, SOCK_STREAM, .to = "127.0.0.1" },
+    { "TCP refused by IPv6", CONNECT, AF_INET6, SOCK_STREAM, .to = "::1" },
+    { "TCP nowhere", CONNECT, AF_INET, SOCK_STREAM, .to = "192.0.2.1" },
+    { "TCP accepted", SERVE, AF_INET, SOCK_STREAM, .to = "127.0.0.1" },
+    { "TCP accepted by IPv6", SERVE, AF_INET6, SOCK_STREAM, .to = "::1" },
+    { "MPTCP refused", CONNECT, AF_INET, SOCK_STREAM, IPPROTO_MPTCP, .to = "127.0.0.1" },
+    { "MPTCP to no address", CONNECT, AF_INET, SOCK_STREAM, IPPROTO_MPTCP, .to = NULL },
+    { "flow label", LABEL, AF_INET6, SOCK_DGRAM, .to = "::1" },
+    { "links asked for", ASK, AF_NETLINK, SOCK_RAW, RTM_GETLINK, .to = NULL },
+    { "routes asked for", ASK, AF_NETLINK, SOCK_RAW, RTM_GETROUTE, .to = NULL },
+};
+
+static socklen_t address(struct sockaddr_storage *out, const struct use *u, uint16_t port)
+{
+    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+    memset(out, 0, sizeof *out);
+    out->ss_family = u->to == NULL ? AF_MAX : (sa_family_t)u->family;
+    if (u->to != NULL)
+        inet_pton(u->family, u->to, u->family == AF_INET ? (void *)&four->sin_addr : &six->sin6_addr);
+    four->sin_port = htons(port);               /* in either */
+    return u->family == AF_INET ? sizeof *four : sizeof *six;
+}
+
+/* All of a kind, as `ip` would ask. */
+static void ask(int s, uint16_t what)
+{
+    struct { struct nlmsghdr h; struct rtmsg body; char rest[32]; } m = { .h = {
+        .nlmsg_len = sizeof m, .nlmsg_type = what, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP } };
+    char answer[32768];
+    if (send(s, &m, sizeof m, 0) > 0)
+        while (recv(s, answer, sizeof answer, 0) > 0 && ((struct nlmsghdr *)answer)->nlmsg_type >= NLMSG_MIN_TYPE)
+            ;
+}
+
+static void use_network(const struct use *u)
+{
+    struct in6_flowlabel_req label = { .flr_label = htonl(0x12345), .flr_action = IPV6_FL_A_GET, .flr_share = IPV6_FL_S_ANY,
+                                       .flr_flags = IPV6_FL_F_CREATE, .flr_linger = 60, .flr_expires = 60 };
+    struct sockaddr_storage to;
+    socklen_t len = address(&to, u, u->act == BIND ? 0 : 18080);
+    int s = u->act == NOTHING ? -1 : socket(u->family, u->type, u->act == ASK ? NETLINK_ROUTE : u->protocol);
+    if (s < 0)
+        return;
+    if (u->act == BIND && bind(s, (struct sockaddr *)&to, len) == 0 && u->type == SOCK_STREAM)
+        (void)!listen(s, 1);
+    if (u->act == CONNECT) {
+        (void)!connect(s, (struct sockaddr *)&to, len);
+        usleep(30000);                          /* a cached route shows its age in hundredths */
+    }
+    if (u->act == SEND)
+        sendto(s, "x", 1, 0, (struct sockaddr *)&to, len);
+    if (u->act == LABEL) {
+        label.flr_dst.s6_addr[15] = 1;
+        setsockopt(s, IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, &label, sizeof label);
+    }
+    if (u->act == SERVE && bind(s, (struct sockaddr *)&to, len) == 0 && listen(s, 1) == 0) {
+        int c = socket(u->family, u->type, u->protocol);
+        if (connect(c, (struct sockaddr *)&to, len) == 0)
+            close(accept(s, NULL, NULL));
+    }
+    if (u->act == ASK)
+        ask(s, (uint16_t)u->protocol);
+}
+
+/* All that /proc says of the namespace, but for what it says of the host. */
+static size_t say_all(char *out, size_t size)
+{
+    static const char *const hosts[] = { "protocols", "softnet_stat", "stat", "." , ".." };
+    DIR *d = opendir("/proc/self/net");
+    size_t len = 0;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL; ) {
+        bool ours = true;
+        for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
+            ours &= strcmp(e->d_name, hosts[i]) != 0;
+        own_fd fd = ours ? openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC) : -1;
+        if (fd < 0)
+            continue;
+        size_t at = len += (size_t)snprintf(out + len, size - len, "%s\n", e->d_name);
+        for (ssize_t n; (n = read(fd, out + len, size - 64 - len)) > 0; len += (size_t)n)
+            ;
+        if (strcmp(e->d_name, "sockstat") == 0) /* its first line is ours, the memory on others is not */
+            len = (size_t)(strchr(out + at, '\n') - out);
+    }
+    closedir(d);
+    return len;
+}
+
+/* For how long the route to 127.0.0.1 has been cached, as anyone may ask; -1: cannot be had. */
+static int route_age(void)
+{
+    struct { struct nlmsghdr h; struct rtmsg body; struct rtattr to; struct in_addr at; } m = {
+        .h = { .nlmsg_len = sizeof m, .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST },
+        .body = { .rtm_family = AF_INET, .rtm_dst_len = 32 }, .to = { 8, RTA_DST }, .at.s_addr = htonl(INADDR_LOOPBACK) };
+    union { struct nlmsghdr h; char bytes[4096]; } answer;
+    own_fd s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (s < 0 || send(s, &m, sizeof m, 0) < 0 || recv(s, &answer, sizeof answer, 0) < 0 || answer.h.nlmsg_type != RTM_NEWROUTE)
+        return -1;
+    int left = (int)RTM_PAYLOAD(&answer.h);
+    for (struct rtattr *a = RTM_RTA(NLMSG_DATA(&answer.h)); RTA_OK(a, left); a = RTA_NEXT(a, left))
+        if (a->rta_type == RTA_CACHEINFO)
+            return (int)((struct rta_cacheinfo *)RTA_DATA(a))->rta_lastuse;
+    return -1;
+}
+
+enum { FINE, NO_NETWORK, NOT_SEEN, ROUTE_SEEN, NEEDLESS };
+static int turn(const struct use *u)
+{
+    static char before[1 << 18], after[sizeof before];
+    static struct net n;
+    struct err err;
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET((size_t)sched_getcpu(), &here);     /* caches of routes are by processor */
+    if (sched_setaffinity(0, sizeof here, &here) < 0 || (geteuid() != 0 && unshare(CLONE_NEWUSER) < 0))
+        return NO_NETWORK;
+    own_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (net_watch(&n, proc, &err) < 0 || net_renew(&n, &err) < 0)
+        return NO_NETWORK;
+    size_t len = say_all(before, sizeof before);
+    pid_t pid = u->held ? 0 : fork();
+    if (pid == 0) {
+        use_network(u);
+        if (!u->held)
+            _exit(0);
+    }
+    if (pid < 0 || (pid > 0 && waitpid(pid, NULL, 0) != pid) || net_renew(&n, &err) < 0)
+        return NO_NETWORK;
+    if (n.count > 1)
+        return u->kept ? NEEDLESS : FINE;
+    if (say_all(after, sizeof after) != len || memcmp(before, after, len) != 0)
+        return NOT_SEEN;
+    return route_age() == 0 ? FINE : ROUTE_SEEN;
+}
+
+/* After each use the next has another namespace, or one that nothing tells from a new one. */
+static void no_use_shows_to_the_next(void **state)
+{
+    static const char *const says[] = { "", "no network can be had", "the next sandbox would see it",
+                                        "the next sandbox would see the cached route", "the namespace was given away" };
+    (void)state;
+    for (size_t i = 0; i < sizeof every_use / sizeof every_use[0]; i++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(turn(&every_use[i]));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status != 0)
+            print_error("%s: %s\n", every_use[i].name, WIFEXITED(status) ? says[WEXITSTATUS(status)] : "it died");
+        assert_int_equal(status, 0);
+    }
+}
+
+/* Appendix A of the paper, and texts of 0, 1, 8 and 63 bytes from its authors' test vectors; in whatever pieces. */
+static void siphash_is_as_published(void **state)
+{
+    static const struct { size_t len; uint64_t hash; } known[] = {
+        { 0, 0x726fdb47dd0e0e31 }, { 1, 0x74f839c593dc67fd }, { 8, 0x93f5f5799a932462 }, { 15, 0xa129ca6149be45e5 },
+        { 63, 0x958a324ceb064572 },
+    };
+    static const struct siphash_key key = { { 0x0706050403020100, 0x0f0e0d0c0b0a0908 } };
+    unsigned char text[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)i;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        for (size_t piece = 1; piece <= sizeof text; piece++) {
+            struct siphash s;
+            siphash_start(&s, &key);
+            for (size_t at = 0; at < known[i].len; at += piece)
+                siphash_add(&s, text + at, piece < known[i].len - at ? piece : known[i].len - at);
+            assert_int_equal(siphash_finish(&s), known[i].hash);
+        }
 }
 
 static void runs_with(enum sandbox_network network, const char *shell, const char *output)
@@ -207,7 +419,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unused_network_serves_again), cmocka_unit_test(used_network_is_left_behind),
-        cmocka_unit_test(sockets_without_traffic_leave_nothing), cmocka_unit_test(modes_do_not_carry_over),
+        cmocka_unit_test(sockets_without_traffic_leave_nothing), cmocka_unit_test(no_use_shows_to_the_next),
+        cmocka_unit_test(siphash_is_as_published), cmocka_unit_test(modes_do_not_carry_over),
         cmocka_unit_test(proxy_serves_what_programs_use),
     };
     return cmocka_run_group_tests(tests, start, stop);
