@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -237,13 +238,30 @@ struct birth {
     struct err err;             /* rc < 0: what is wrong with the command */
 };
 
+/* An answer with our number, which the kernel vouches for and translates for whoever asks for it. */
+static void tell_birth(void)
+{
+    union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(struct ucred))]; } c = { 0 };
+    struct cell_answer a = { 0 };
+    struct iovec iov = { .iov_base = &a, .iov_len = sizeof a };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.space, .msg_controllen = sizeof c.space };
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    const struct ucred us = { getpid(), getuid(), getgid() };
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_CREDENTIALS;
+    h->cmsg_len = CMSG_LEN(sizeof us);
+    memcpy(CMSG_DATA(h), &us, sizeof us);
+    if (sendmsg(FD_SOCK, &m, MSG_NOSIGNAL) != (ssize_t)sizeof a)
+        _exit(1);
+}
+
 /* The child that becomes the command. The zygote's memory is ours until then, and it waits. */
 static int become(void *arg)
 {
     const struct birth *b = arg;
     const struct cell_order *o = b->order;
     const int *fds = b->fds;
-    answer(FD_SOCK, 0, NULL);            /* this is who we are: the kernel adds our number */
+    tell_birth();
     if (b->rc < 0) {
         answer(FD_SOCK, b->rc, &b->err);
         _exit(1);

@@ -294,7 +294,7 @@ static void count_tasks(struct launcher *l)
 /* Zygote, reaper, and the pid namespace with its /proc. */
 static int crew_make(struct launcher *l, struct err *err)
 {
-    int pair[2], on = 1;
+    int pair[2];
     struct heard h;
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
@@ -302,8 +302,6 @@ static int crew_make(struct launcher *l, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
     l->zygote_sock = pair[0];
-    if (setsockopt(l->zygote_sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
-        return err_sys(err, ERR_SYS, "socket");
     l->zygote = cell_fork();
     if (l->zygote == 0)
         cell_zygote(l->kit, &l->world, pair[1]);
@@ -666,10 +664,14 @@ static void drain(struct launcher *l, int i, int pipe)
 /* Has the command been born? It is the zygote's only child that says so itself. */
 static void hear_birth(struct launcher *l)
 {
+    const int on = 1, off = 0;
     struct heard h;
     struct err err;
-    if (hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err) == 0 && h.pid > 0)
+    /* While it is on, whatever is sent from here would give the socket a name that shows in the sandbox. */
+    if (setsockopt(l->sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+        hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err) == 0 && h.pid > 0)
         l->command_fd = pidfd_open(h.pid, 0);
+    setsockopt(l->sock, SOL_SOCKET, SO_PASSCRED, &off, sizeof off);
 }
 
 /* The command is dead, or there will be none. */

@@ -35,6 +35,7 @@ $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/ass
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lseccomp $(LIBS_base)
 $(B)/tests/sandbox/landlock_test: $(B)/sandbox/landlock.o
 $(B)/tests/sandbox/seccomp_test: $(B)/sandbox/seccomp.o
+$(B)/tests/sandbox/net_test: $(B)/sandbox/net.o $(B)/sandbox/siphash.o
 
 # It runs the others.
 $(B)/tests/sandbox/rootless_test: | $(filter-out %/rootless_test,$(SANDBOX_TESTS)) $(B)/tests/attack/attack_test

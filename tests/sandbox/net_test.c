@@ -223,7 +223,7 @@ static int turn(const struct use *u)
     if (sched_setaffinity(0, sizeof here, &here) < 0 || (geteuid() != 0 && unshare(CLONE_NEWUSER) < 0))
         return NO_NETWORK;
     own_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (net_watch(&n, proc, &err) < 0 || net_renew(&n, &err) < 0)
+    if (net_watch(&n, proc, &err) < 0 || net_renew(&n, 0, &err) < 0)
         return NO_NETWORK;
     size_t len = say_all(before, sizeof before);
     pid_t pid = u->held ? 0 : fork();
@@ -232,7 +232,7 @@ static int turn(const struct use *u)
         if (!u->held)
             _exit(0);
     }
-    if (pid < 0 || (pid > 0 && waitpid(pid, NULL, 0) != pid) || net_renew(&n, &err) < 0)
+    if (pid < 0 || (pid > 0 && waitpid(pid, NULL, 0) != pid) || net_renew(&n, 0, &err) < 0)
         return NO_NETWORK;
     if (n.count > 1)
         return u->kept ? NEEDLESS : FINE;

@@ -349,7 +349,7 @@ static void a_false_host_is_found_out(void **state)
     static const char script[] =
         "import array, ctypes, os, socket, sys, time\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "mode, ok = sys.argv[1], bytes(520)\n"
+        "mode, ok = sys.argv[1], bytes(524)\n"
         "host = socket.socket(fileno=3)\n"
         "if mode == 'prints': os.write(1, b'hello')\n"
         "host.send(ok)\n"
