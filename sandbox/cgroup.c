@@ -514,7 +514,7 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     }
     if (s->pids != limits->pids) {
         s->pids = 0;
-        if (put_number(s->pids_max, (uint64_t)limits->pids + CGROUP_OWN_TASKS(s->host->version)) < 0)
+        if (put_number(s->pids_max, (uint64_t)limits->pids + CGROUP_OWN_TASKS) < 0)
             return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
         s->pids = limits->pids;
     }

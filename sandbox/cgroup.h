@@ -3,7 +3,7 @@
  *
  * Theory: below the group the jail was started in (v1), or the best place where controllers can be passed on (v2: see
  * open_v2()), lies one directory "assay-jail.<pid>.n<pid namespace>.<start time>", and in it one per slot.
- * v1: a slot's keeper, which has one thread, joins once and stays; the launchers are born inside. v2: every launcher is
+ * v1: a launcher, which has one thread, joins. v2: every launcher is
  * born into the slot's directory (CLONE_INTO_CGROUP). Where the kernel cannot begin a new memory peak (before 6.12), each
  * sandbox has a launcher and a directory of its own.
  * All files are opened once; no foreign name is used. Directories whose jail is dead are removed by
@@ -14,7 +14,7 @@
 #include "sandbox/sandbox.h"
 #include <stdbool.h>
 
-#define CGROUP_OWN_TASKS(version) ((version) == 2 ? 3u : 4u)    /* launcher, zygote and reaper, on v1 the keeper too */
+#define CGROUP_OWN_TASKS 3u     /* launcher, zygote, reaper */
 
 enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CPUACCT, CGROUP_BLKIO, CGROUP_CONTROLLER_COUNT };
 
@@ -51,9 +51,9 @@ void cgroup_close(const struct cgroup_host *h);
 
 MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err);
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
-/* Between two sandboxes: limits wide open, and what cannot serve again made anew. `occupied`: a keeper lives. */
+/* Between two sandboxes: limits wide open, and what cannot serve again made anew. `occupied`: a launcher lives still. */
 MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err);
-/* v1: the calling process joins for good. *out_pids_now: file for cgroup_only_ours(), owned; -1: none. */
+/* v1: the calling process joins. *out_pids_now: file for cgroup_only_ours(), owned; -1: none. */
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */
 MUST_CHECK int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, struct err *err);

@@ -22,7 +22,7 @@
 #include "sandbox/cell.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/grant.h"
-#include "sandbox/keeper.h"
+#include "sandbox/maker.h"
 #include "sandbox/landlock.h"
 #include "sandbox/mount.h"
 #include "sandbox/seccomp.h"
@@ -47,16 +47,18 @@
 #define CLIENT_FD 3
 #define NESTED_MAX 64u                  /* namespaces of each kind in a compatible sandbox; their memory is its own */
 #define MAKE_AT_ONCE 4u                 /* slots per core */
+#define BIRTHS_MAX 64u                  /* launchers asked for and not yet begun */
 #define SPARE_MAX 64u                   /* slots beside those that the client may hold */
 #define FILES_PER_SLOT 16u              /* descriptors of the jail; and apart from slots: */
 #define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
 struct jail {
-    int epoll, timer;
+    int epoll, timer, maker;
     int host_ns, own_ns;                /* mount namespaces: the client's descriptors live in the first */
     bool greeted, over, rootless;
     uint32_t slot_count, wanted, begun;
+    uint32_t births;                    /* that the maker has not answered */
     uint64_t timer_ns;
     uid_t uid_first;
     uint32_t cpus;                      /* that we may run on */
@@ -65,7 +67,6 @@ struct jail {
     struct cgroup_host cgroup;
     struct sandbox_limits defaults;
     struct slot *slots;
-    struct ring *rings;
 };
 
 /* ---- answers ---- */
@@ -93,7 +94,7 @@ void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfd
     }
 }
 
-/* ---- user namespaces and keepers ---- */
+/* ---- user namespaces and launchers ---- */
 
 static bool has_admin(void)
 {
@@ -195,42 +196,86 @@ static int userns_make(unsigned from_uid, unsigned from_gid, unsigned to, unsign
     return rc < 0 ? rc : fd;
 }
 
+/* What an event is about: a slot's number is its socket. */
+enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu, ID_MAKER = 0xfffffffdu, ID_DEATH = 0x40000000u };
+
 static int watch(struct jail *j, int fd, uint32_t id, struct err *err)
 {
     struct epoll_event e = { .events = EPOLLIN, .data.u32 = id };
     return epoll_ctl(j->epoll, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : err_sys(err, ERR_SYS, "epoll");
 }
 
-int jail_keeper(struct jail *j, struct slot *s, struct err *err)
+int jail_watch(struct jail *j, const struct slot *s, int pidfd, struct err *err)
+{
+    return watch(j, pidfd, s->kit.slot | ID_DEATH, err);
+}
+
+/* The maker's next answer, waited for. */
+static void on_maker(struct jail *j)
+{
+    struct born b;
+    struct err err = { 0 };
+    int fds[FRAME_FDS_MAX], nfds;
+    int n = frame_recv(j->maker, &b, sizeof b, fds, &nfds, &err);
+    j->births--;
+    if (n == (int)sizeof b && nfds == (b.rc == 0) && b.slot < j->slot_count) {
+        slot_born(j, &j->slots[b.slot], b.serial, nfds == 1 ? fds[0] : -1, b.sys);
+        return;
+    }
+    log_line(LOG_ERROR, "the maker of sandboxes is gone");
+    j->births = 0;
+    j->over = true;
+}
+
+int jail_birth(struct jail *j, struct slot *s, struct err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
-    own_fd ours = pair[0], theirs = pair[1];
-    if (madvise(s->kit.ring, sizeof(struct ring), MADV_DOFORK) < 0)
-        return err_sys(err, ERR_SYS, "output buffer");
-    s->keeper = fork();
-    if (s->keeper != 0)
-        madvise(s->kit.ring, sizeof(struct ring), MADV_DONTFORK);
-    if (s->keeper < 0)
-        return err_sys(err, ERR_SYS, "fork");
-    if (s->keeper == 0) {
-        struct err why = { 0 };
-        struct kit kit = s->kit;
-        int rc = cgroup_slot_enter(&s->cgroup, &kit.pids_now, &why);
-        kit.sock = theirs;
-        kit.pids_ours = CGROUP_OWN_TASKS(s->cgroup.host->version);
-        keeper_main(&kit, rc, &why);
-    }
+    own_fd ours = pair[0], theirs = pair[1], lower = s->lower, network = s->network;
+    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = s->own };
+    int fds[FRAME_FDS_MAX] = { theirs, s->kit.userns }, n = 2;
+    const struct { uint32_t bit; int fd; } more[] = {
+        { BIRTH_LOWER, lower }, { BIRTH_NET, network }, { BIRTH_CGROUP, s->cgroup.dir },
+    };
+    s->lower = s->network = -1;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        if (more[i].fd >= 0) {
+            b.fds |= more[i].bit;
+            fds[n++] = more[i].fd;
+        }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
-    if (rc == 0) {
-        s->sock = give_fd(&ours);
-    } else {                                    /* nobody would ever reap it */
-        kill(s->keeper, SIGKILL);
-        waitpid(s->keeper, NULL, 0);
-        s->keeper = 0;
+    while (rc == 0 && j->births >= BIRTHS_MAX)          /* or both sides might wait for room in the other's queue */
+        on_maker(j);
+    if (rc == 0)
+        rc = frame_send(j->maker, &b, sizeof b, fds, n, err);
+    if (rc < 0)
+        return rc;
+    j->births++;
+    s->sock = give_fd(&ours);
+    return 0;
+}
+
+/* Fork the maker: from here on it has what we have, and no slot's. */
+static int maker_start(struct jail *j, const struct kit *common, int rings, struct err *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, ERR_SYS, "socket");
+    own_fd ours = pair[0], theirs = pair[1];
+    pid_t pid = fork();
+    if (pid == 0) {
+        const int keep[] = { theirs, rings };
+        for (int i = 0; i < 2; i++)
+            if (dup2(keep[i], 64 + i) < 0 || dup2(64 + i, 3 + i) < 0 || fcntl(3 + i, F_SETFD, FD_CLOEXEC) < 0)
+                _exit(1);
+        close_range(5, ~0u, 0);
+        maker_main(3, common, &j->cgroup, 4);
     }
-    return rc;
+    if (pid < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    j->maker = give_fd(&ours);
+    return watch(j, j->maker, ID_MAKER, err);
 }
 
 /* ---- requests ---- */
@@ -529,7 +574,7 @@ static void on_slot(struct jail *j, struct slot *s)
         if (rc == ERR_BUSY)
             return;
         if (rc != (int)sizeof n) {
-            slot_lost(j, s);
+            slot_lost(s);
             return;
         }
         rc = slot_note(j, s, &n, fds, nfds, &err);
@@ -538,7 +583,7 @@ static void on_slot(struct jail *j, struct slot *s)
                 close(fds[i]);
         if (rc < 0) {
             log_err(LOG_ERROR, &err, "slot ended");
-            slot_lost(j, s);
+            slot_lost(s);
         }
     }
 }
@@ -557,8 +602,6 @@ static void set_timer(struct jail *j)
     struct itimerspec t = { .it_value = { (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) } };
     timerfd_settime(j->timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
-
-enum { ID_CLIENT = 0xffffffffu, ID_TIMER = 0xfffffffeu };
 
 static volatile sig_atomic_t told_to_end;
 static void on_term(int sig) { (void)sig; told_to_end = 1; }
@@ -598,8 +641,15 @@ static int loop(struct jail *j, struct err *err)
                 j->timer_ns = 0;
                 for (uint32_t k = 0; k < j->slot_count; k++)
                     slot_tick(j, &j->slots[k], now);
+            } else if (id == ID_MAKER) {
+                on_maker(j);
             } else {
-                on_slot(j, &j->slots[id]);
+                struct slot *s = &j->slots[id & ~ID_DEATH];
+                while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0)
+                    on_maker(j);                /* the birth comes before what is said after it */
+                on_slot(j, s);                  /* also what the dead said last */
+                if (id & ID_DEATH)
+                    slot_deaths(j, s);
             }
         }
     }
@@ -620,9 +670,7 @@ static void set_defaults(struct jail *j)
 
 static int open_all(struct jail *j, struct err *err)
 {
-    struct plan plan;
-    struct sock_fprog filters[SANDBOX_PROFILE_COUNT], host_filter;
-    const int landlock = landlock_version();
+    static struct kit common;                   /* the maker goes on reading it */
     struct rlimit files;
     uint32_t need = FILES_PER_SLOT * j->slot_count + FILES_BESIDES;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)     /* else it would show in the midst of work */
@@ -633,13 +681,15 @@ static int open_all(struct jail *j, struct err *err)
     j->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (j->host_ns < 0)
         return err_sys(err, ERR_DENIED, "/proc is needed");
-    int rc = mount_plan(&plan, err);
+    common = (struct kit){ .rootless = j->rootless, .landlock = landlock_version(), .pids_ours = CGROUP_OWN_TASKS,
+                           .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus };
+    int rc = mount_plan(&common.plan, err);
     if (rc == 0)
         rc = mount_jail(err);
     for (enum sandbox_profile p = 0; rc == 0 && p < SANDBOX_PROFILE_COUNT; p++)
-        rc = seccomp_compile(&filters[p], p, false, err);
+        rc = seccomp_compile(&common.filters[p], p, false, err);
     if (rc == 0)
-        rc = seccomp_compile(&host_filter, SANDBOX_STRICT, true, err);
+        rc = seccomp_compile(&common.host_filter, SANDBOX_STRICT, true, err);
     if (rc < 0)
         return rc;
     j->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -650,33 +700,33 @@ static int open_all(struct jail *j, struct err *err)
     rc = watch(j, CLIENT_FD, ID_CLIENT, err);
     if (rc == 0)
         rc = watch(j, j->timer, ID_TIMER, err);
+    own_fd rings = memfd_create("rings", MFD_CLOEXEC);
+    if (rc == 0 && (rings < 0 || ftruncate(rings, (off_t)(j->slot_count * RING_STRIDE)) < 0))
+        rc = err_sys(err, ERR_SYS, "output buffers");
+    if (rc == 0)
+        rc = maker_start(j, &common, rings, err);
+    if (rc < 0)
+        return rc;
+    /* Populated now, so that the pages are the jail's and not charged to a sandbox. A fork does not pay for them. */
+    const size_t all = j->slot_count * RING_STRIDE;
+    uint8_t *ring = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, rings, 0);
+    if (ring == MAP_FAILED || madvise(ring, all, MADV_DONTFORK) < 0)
+        return err_sys(err, ERR_SYS, "output buffers");
     j->slots = calloc(j->slot_count, sizeof *j->slots);
-    if (rc < 0 || j->slots == NULL)
-        return rc < 0 ? rc : err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
-    /* Each forks once: before the jail holds all that a slot has. */
+    if (j->slots == NULL)
+        return err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1,
-                            .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = {
-            .slot = i, .uid = j->rootless ? 0 : j->uid_first + i, .rootless = j->rootless, .landlock = landlock,
-            .host_filter = host_filter, .plan = plan,
-            .disk_bytes = j->defaults.disk_bytes, .disk_inodes = j->defaults.disk_inodes, .cpus = j->cpus } };
-        memcpy(s->kit.filters, filters, sizeof filters);
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .spent_fd = -1, .lower = -1, .network = -1, .door = -1,
+                            .command = -1, .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1,
+                            .kit = common };
+        s->kit.slot = i;
+        s->kit.uid = j->rootless ? 0 : j->uid_first + i;
+        s->kit.ring = (struct ring *)(void *)(ring + i * RING_STRIDE);
         s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
         if (s->kit.userns < 0)
             return s->kit.userns;
-    }
-    for (uint32_t i = 0; i < j->slot_count; i++) {
-        struct slot *s = &j->slots[i];
-        /* Populated now, so that the pages are the jail's and not charged to a sandbox. Other slots' processes never see it,
-         * and a fork does not pay for every slot's. */
-        void *ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
-                          -1, 0);
-        if (ring == MAP_FAILED || madvise(ring, sizeof(struct ring), MADV_DONTFORK) < 0)
-            return err_sys(err, ERR_SYS, "output buffers");
-        s->kit.ring = ring;
-        rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err);
-        if (rc < 0)
+        if ((rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err)) < 0)
             return rc;
     }
     return 0;

@@ -20,7 +20,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/etc.h"
 #include "sandbox/ipc.h"
-#include "sandbox/keeper.h"
+#include "sandbox/maker.h"
 #include "sandbox/mount.h"
 #include "sandbox/relay.h"
 #include "sandbox/ring.h"
@@ -51,6 +51,7 @@
 struct launcher {
     struct kit *kit;                /* our own copy since the fork */
     struct net *net;
+    int lower;                      /* mount namespace of the lower layers */
     struct ipc ipc;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
@@ -741,13 +742,18 @@ static void child_ended(struct launcher *l)
         crew_end(l);
 }
 
+/* How many ends of our own lines, to zygote and warm host, were made in the network namespace. */
+static unsigned long lines(const struct launcher *l)
+{
+    const bool warm = l->warm.pid != 0 && l->warm.net == l->net->count;
+    return (l->zygote > 0 ? 2 : 0) + (warm ? 1ul + warm_alive(&l->warm) : 0);
+}
+
 /* New namespaces where the last sandbox has used the old ones; the crew must have been born in them. */
 static int namespaces_renew(struct launcher *l, struct err *err)
 {
     const uint32_t net = l->net->count;
-    /* Our own lines to zygote and warm host, two ends each, were made in the namespace. */
-    const unsigned long warm = l->warm.pid != 0 && l->warm.net == net ? 1ul + warm_alive(&l->warm) : 0;
-    if (net_renew(l->net, (l->zygote > 0 ? 2 : 0) + warm, err) < 0)
+    if (net_renew(l->net, lines(l), err) < 0)
         return err->code;
     const bool used = !ipc_unused(&l->ipc, &l->world);
     if (used && ipc_renew(&l->ipc, l->kit, &l->world, err) < 0)
@@ -755,6 +761,20 @@ static int namespaces_renew(struct launcher *l, struct err *err)
     if (used || net != l->net->count)
         crew_end(l);
     return 0;
+}
+
+/* What another launcher may go on with. */
+static void hand_over(struct launcher *l)
+{
+    struct note n = { .kind = NOTE_SPENT, .fds = BIRTH_LOWER, .own = l->kit->plan.own };
+    int fds[2] = { l->lower }, nfds = 1;
+    crew_end(l);
+    own_fd net = net_unused(l->net, lines(l)) ? openat(l->kit->proc, "self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
+    if (net >= 0) {
+        n.fds |= BIRTH_NET;
+        fds[nfds++] = net;
+    }
+    tell(l, &n, 0, NULL, fds, nfds);
 }
 
 /* The sandbox is closed. False: what it left cannot be taken away. */
@@ -766,8 +786,10 @@ static bool reset(struct launcher *l, bool killed)
         crew_end(l);
     streams_end(l);
     if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || namespaces_renew(l, &err) < 0 ||
-        mount_cpus(&l->world, l->kit->cpus, &err) < 0)
+        mount_cpus(&l->world, l->kit->cpus, &err) < 0) {
+        hand_over(l);
         return false;
+    }
     l->start[0] = '\0';
     bool is_new = false;
     int rc = l->ready ? 0 : crew_start(l, &is_new, &err);
@@ -859,23 +881,18 @@ static int children_watch(void)
     return sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void launcher_main(struct kit *kit, struct net *net)
+void launcher_main(struct kit *kit, struct net *net, int lower)
 {
-    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
+    struct launcher l = { .kit = kit, .net = net, .lower = lower, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
                           .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     bool is_new;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NAME, "launcher");
-    signal(SIGPIPE, SIG_IGN);
     l.self = pidfd_open(getpid(), 0);
     l.children = children_watch();
     l.last_pid = openat(kit->proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
     int rc = l.self < 0 || l.children < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
-    if (rc == 0)
-        rc = net_watch(net, kit->proc, &err);
     if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
         err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)

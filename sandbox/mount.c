@@ -23,7 +23,7 @@
 #define WIPE_DEPTH_MAX 40
 #define CLONE_FLAGS (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
 
-/* The root beside the host's layers: name, mode, owned by uid 0 inside? Made once per keeper, a lower layer of every root. */
+/* The root beside the host's layers: name, mode, owned by uid 0 inside? Made once per slot, a lower layer of every root. */
 struct place { const char *path; mode_t mode; bool inside; };
 static const struct place skeleton[] = {
     { "assay", 0755, false },           /* owned by nobody inside: cannot be moved away */
@@ -143,7 +143,7 @@ int mount_jail(struct err *err)
     own_fd fd = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     if (fd < 0)
         return fd;
-    if (mkdirat(fd, "top", 0755) < 0 || mkdirat(fd, "top/etc", 0755) < 0 || mkdirat(fd, "keeper", 0700) < 0)
+    if (mkdirat(fd, "top", 0755) < 0 || mkdirat(fd, "top/etc", 0755) < 0 || mkdirat(fd, "lower", 0700) < 0)
         return err_sys(err, ERR_SYS, "etc template");
     own_fd etc = openat(fd, "top/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = etc < 0 ? err_sys(err, ERR_SYS, "etc template") : etc_fill(etc, err);
@@ -228,7 +228,7 @@ static int carry_over(const char *path, int root, struct err *err)
     return fd < 0 ? err_sys(err, ERR_SYS, "copy the mount of /%s", path) : attach(fd, root, path, err);
 }
 
-int mount_keeper(struct kit *kit, struct err *err)
+int mount_lower(struct kit *kit, struct err *err)
 {
     static const char *const size[][2] = { { "size", "1m" }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton", "proc", "dev" };
@@ -238,17 +238,17 @@ int mount_keeper(struct kit *kit, struct err *err)
     own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID, err);
     if (top < 0)
         return top;
-    int rc = attach(top, AT_FDCWD, "tmp/keeper", err);
+    int rc = attach(top, AT_FDCWD, "tmp/lower", err);
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(top, dirs[i], 0755) < 0)
-            rc = err_sys(err, ERR_SYS, "keeper's directories");
+            rc = err_sys(err, ERR_SYS, "lower directories");
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
         snprintf(from, sizeof from, "/%s", etc ? "tmp/top" : kit->plan.layers[i]);
         snprintf(to, sizeof to, "lower/%s", etc ? "top" : kit->plan.layers[i]);
         if (!etc && mkdirat(top, to, 0755) < 0)
-            return err_sys(err, ERR_SYS, "keeper's directories");
+            return err_sys(err, ERR_SYS, "lower directories");
         /* /opt holds what was put there by hand: it keeps its owners, so files closed to all stay closed. */
         bool mapped = strcmp(from, "/opt") != 0;
         own_fd at = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -267,7 +267,7 @@ int mount_keeper(struct kit *kit, struct err *err)
     if (rc < 0)
         return rc;
     if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return err_sys(err, ERR_SYS, "enter the keeper's root");
+        return err_sys(err, ERR_SYS, "enter the lower root");
     return 0;
 }
 

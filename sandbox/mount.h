@@ -2,10 +2,10 @@
  * mount.h - the file system a sandbox sees, built from constant tables only.
  *
  * Three mount namespaces lie behind a sandbox. The jail's (private copy of the host's) holds the
- * template of /etc. The keeper's holds only the read-only lower layers, idmapped so that files of
- * root belong to the slot's uid, so a launcher's copy of it costs a handful of mounts. The
+ * template of /etc. The slot's, handed from launcher to launcher, holds only the read-only lower layers, idmapped so that
+ * files of root belong to the slot's uid, so a launcher's copy of it costs a handful of mounts. The
  * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
- * is an overlay of the keeper's skeleton and the /etc template, and one overlay per layer goes on
+ * is an overlay of the slot's skeleton and the /etc template, and one overlay per layer goes on
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
  * below /assay and covered by an empty directory, out of reach but usable by descriptor.
  * Paths of the image are resolved without symbolic links before anything is mounted on them.
@@ -27,8 +27,8 @@ MUST_CHECK int mount_jail(struct err *err);
 /* A detached copy of the mount at `fd`, read-only, idmapped by `userns` where the file system can
  * do it (*out_own true). Returns the descriptor, owned. The caller must be in the mount's namespace. */
 MUST_CHECK int mount_clone(int fd, int userns, bool *out_own, struct err *err);
-/* Keeper: own mount namespace with the lower layers at /lower. Sets kit->plan.own. */
-MUST_CHECK int mount_keeper(struct kit *kit, struct err *err);
+/* Own mount namespace with the lower layers at /lower. Sets kit->plan.own. */
+MUST_CHECK int mount_lower(struct kit *kit, struct err *err);
 
 #define WORLD_PARTS_MAX 16
 struct part {                   /* a directory of the store that foreign code may write to or through */

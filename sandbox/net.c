@@ -112,7 +112,7 @@ static void look_first(struct net *n)
         forget(n);
 }
 
-static bool unused(const struct net *n, unsigned long ours)
+bool net_unused(const struct net *n, unsigned long ours)
 {
     if (!n->seen || !no_sockets(n, ours))
         return false;
@@ -123,12 +123,21 @@ static bool unused(const struct net *n, unsigned long ours)
                         : !look(&now, &n->key) || now.len != was->len || now.digest != was->digest)
             return false;
     }
-    return true;
+    return pwrite(n->flush, "1", 1, 0) == 1;
+}
+
+int net_enter(struct net *n, int fd, struct err *err)
+{
+    if (setns(fd, CLONE_NEWNET) < 0)
+        return err_sys(err, ERR_SYS, "network namespace");
+    n->count++;
+    look_first(n);
+    return 0;
 }
 
 int net_renew(struct net *n, unsigned long ours, struct err *err)
 {
-    if (unused(n, ours) && pwrite(n->flush, "1", 1, 0) == 1)
+    if (net_unused(n, ours))
         return 0;
     forget(n);
     n->count++;

@@ -1,10 +1,8 @@
 /*
- * order.h - what the jail says to the processes of one slot, and what they answer.
+ * order.h - what the jail says to the launcher of a slot, and what it answers.
  *
- * One socket per slot. At its other end sits the keeper (keeper.c), which lives as long as the
- * jail and forks launchers, one at a time; while a launcher lives it does the reading. The jail
- * never sends to a launcher that it has begun to kill. With each crew the jail gets a socket to its
- * agent: the command goes there straight, and the launcher learns of a run by its output and its end.
+ * One socket per launcher. The jail never sends to one that it has begun to kill. With each crew the jail gets a socket to
+ * its zygote: commands go there straight, and the launcher learns of a run by its output and its end.
  */
 #pragma once
 #include "sandbox/grant.h"
@@ -12,8 +10,7 @@
 #include <sys/types.h>
 
 enum order_kind {
-    ORDER_MAKE = 1,         /* to the keeper: make a launcher; fd: cgroup directory to be born in (v2 only) */
-    ORDER_ACQUIRE,          /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds, last the
+    ORDER_ACQUIRE = 1,      /* limits; fds as in `fds`: tree and root are detached mounts, edits and warm sealed memfds, last the
                              * user namespace of the compatible profile */
     ORDER_CREW,             /* have a crew ready: the run before took the last one, or used it */
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
@@ -23,16 +20,15 @@ enum order_kind {
 };
 
 enum note_kind {
-    NOTE_BORN = 1,          /* keeper: fd = pidfd of the new launcher */
-    NOTE_GONE,              /* keeper: that launcher is dead and reaped */
-    NOTE_READY,             /* launcher: world built, or made clean; rc; a crew is ready */
-    NOTE_ACQUIRED,          /* launcher: rc; with a proxy, fd = its listening socket */
-    NOTE_CREW,              /* launcher: one is ready; fds = pidfd of pid 1 of the coming run (killing it ends the run), socket
+    NOTE_READY = 1,         /* world built, or made clean; rc; a crew is ready, and if its number is told, that of before */
+    NOTE_SPENT,             /* the world cannot be made clean: nothing foreign lives, and this launcher ends. fds as in `fds` */
+    NOTE_ACQUIRED,          /* rc; with a proxy, fd = its listening socket */
+    NOTE_CREW,              /* one is ready; fds = pidfd of pid 1 of the coming run (killing it ends the run), socket
                              * for its command. None: the crew of the run before */
-    NOTE_ENDED,             /* launcher: every process of the run is dead and reaped but the crew, if that lives; or there can be
+    NOTE_ENDED,             /* every process of the run is dead and reaped but the crew, if that lives; or there can be
                              * no run: rc */
-    NOTE_COLLECTED,         /* launcher: rc */
-    NOTE_FILES,             /* launcher: rc; ERR_LOST: the crew is gone with it */
+    NOTE_COLLECTED,         /* rc */
+    NOTE_FILES,             /* rc; ERR_LOST: the crew is gone with it */
 };
 
 enum { CELL_IN = 1, CELL_ERR = 2 };         /* bits of cell_order.fds */
@@ -65,6 +61,7 @@ struct note {
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
     uint32_t crew;              /* crew: its number, another for each run; ended: 0 if the crew has ended too */
+    uint32_t fds, own;          /* spent: enum of maker.h, and plan.own */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */
@@ -91,6 +88,8 @@ struct plan {                   /* what the top of the host's root looks like, r
     uint32_t own;               /* bit i: layer i belongs to uid 0 inside and can be written over */
 };
 
+#define RING_STRIDE ((sizeof(struct ring) + 4095) & ~(size_t)4095)       /* of several in one file */
+
 struct kit {                    /* what the processes of a slot inherit; fixed before the fork */
     uint32_t slot;
     uid_t    uid;               /* uid and gid behind uid 0 inside, as the jail sees them */
@@ -98,7 +97,7 @@ struct kit {                    /* what the processes of a slot inherit; fixed b
     int      sock;              /* to the jail */
     enum sandbox_profile profile;       /* every launcher begins as strict; a compatible acquire changes both in its copy */
     int      userns;
-    int      proc;              /* a /proc in which the slot's processes are seen; since the keeper */
+    int      proc;              /* a /proc in which the slot's processes are seen */
     int      pids_now;          /* cgroup file with the number of tasks in the slot; -1: cannot be had */
     uint32_t pids_ours;         /* how many of them are no run's */
     struct ring *ring;

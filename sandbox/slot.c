@@ -1,12 +1,14 @@
 /* slot.c - see slot.h. */
 #include "sandbox/slot.h"
 #include "sandbox/cell.h"
+#include "sandbox/maker.h"
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/ring.h"
 #include "sandbox/warm.h"
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,13 +65,19 @@ static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, 
     jail_answer(j, &a, NULL, 0);
 }
 
-/* An order that the socket does not take means a slot that hangs: its keeper is killed, and slot_lost() follows. */
+static void kill_launcher(const struct slot *s)
+{
+    if (s->launcher_fd >= 0)
+        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);        /* slot_deaths() follows */
+}
+
+/* An order that the socket does not take means a slot that hangs. */
 static void order(struct slot *s, struct order o, const int *fds, int nfds)
 {
     struct err err;
     o.killed = s->crew_killed;
-    if (frame_send(s->sock, &o, sizeof o, fds, nfds, &err) < 0 && s->keeper > 0)
-        kill(s->keeper, SIGKILL);
+    if (frame_send(s->sock, &o, sizeof o, fds, nfds, &err) < 0)
+        kill_launcher(s);
 }
 
 static void kill_crew(struct slot *s)
@@ -79,23 +87,43 @@ static void kill_crew(struct slot *s)
         pidfd_send_signal(s->run_fd, SIGKILL, NULL, 0);
 }
 
+static void cannot_make(struct jail *j, struct slot *s, int rc, const struct err *why)
+{
+    answer(j, s, GRANT_READY, rc, why);
+    s->deadline_ns = clock_mono_ns() + RETRY_NS;
+}
+
 void slot_make(struct jail *j, struct slot *s)
 {
     struct err err = { 0 };
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
-    s->resetting = s->warm = s->crew_killed = false;
+    s->resetting = s->warm = s->crew_killed = s->made = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    int rc = cgroup_slot_renew(&s->cgroup, s->sock >= 0, &err);
-    if (rc == 0 && s->sock < 0)
-        rc = jail_keeper(j, s, &err);
-    if (rc < 0) {
-        answer(j, s, GRANT_READY, rc, &err);
-        s->deadline_ns = clock_mono_ns() + RETRY_NS;
+    int rc = cgroup_slot_renew(&s->cgroup, s->spent_fd >= 0, &err);
+    if (rc == 0)
+        rc = jail_birth(j, s, &err);
+    if (rc < 0)
+        cannot_make(j, s, rc, &err);
+}
+
+void slot_born(struct jail *j, struct slot *s, uint32_t serial, int pidfd, int failed)
+{
+    struct err err;
+    if (serial != s->serial) {                  /* given up meanwhile: it finds its socket closed, and ends */
+        drop_fd(&pidfd);
         return;
     }
-    order(s, (struct order){ .kind = ORDER_MAKE }, &s->cgroup.dir, s->cgroup.dir >= 0);
+    s->launcher_fd = pidfd;
+    errno = failed;
+    int rc = pidfd < 0 ? err_sys(&err, ERR_DENIED, "new namespaces") : jail_watch(j, s, pidfd, &err);
+    if (rc == 0)
+        return;
+    drop_fd(&s->launcher_fd);
+    drop_fd(&s->sock);
+    s->serial++;
+    cannot_make(j, s, rc, &err);
 }
 
 /* As many processors as the share needs, of those there are. */
@@ -179,8 +207,8 @@ static void start(struct slot *s, const void *text, size_t len)
     /* Where the crew is dead already, the launcher tells so. */
     if (len > 0)
         memcpy(c.text, text, len);
-    if (frame_send(s->door, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST && s->keeper > 0)
-        kill(s->keeper, SIGKILL);
+    if (frame_send(s->door, &c, sizeof c.o + len, &s->command, len == 0, &err) < 0 && err.code != ERR_LOST)
+        kill_launcher(s);
     drop_fd(&s->command);
 }
 
@@ -289,7 +317,7 @@ void slot_scrub(struct jail *j, struct slot *s)
     drop_fd(&s->report_fd);
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     if (s->launcher_fd >= 0)
-        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);    /* NOTE_GONE follows */
+        kill_launcher(s);
     else
         slot_make(j, s);
 }
@@ -551,40 +579,48 @@ static void crew_ready(struct slot *s, const struct note *n)
     s->crew = n->crew;
 }
 
+static void made(struct jail *j, struct slot *s, const struct note *n)
+{
+    struct err why;
+    err_set(&why, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
+    why.sys = n->sys;
+    s->resetting = s->made = false;
+    if (n->rc == 0) {
+        s->state = SLOT_READY;
+        if (n->crew != 0 && s->door >= 0)
+            crew_ready(s, n);
+        /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now
+         * is tried again then; small ones wait, because they could take the launcher. */
+        if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
+            why.code = 0;
+        mark(s);
+    }
+    s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
+    answer(j, s, GRANT_READY, n->rc, &why);
+}
+
 int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err)
 {
     switch ((enum note_kind)n->kind) {
-    case NOTE_BORN:
-        if (nfds != 1)
-            break;
-        drop_fd(&s->launcher_fd);
-        s->launcher_fd = fds[0];
-        fds[0] = -1;
-        return 0;
-    case NOTE_GONE:
-        launcher_gone(j, s);
-        return 0;
-    case NOTE_READY: {
-        struct err why;
-        err_set(&why, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
-        why.sys = n->sys;
-        if (s->state != SLOT_MAKING)
-            return 0;
-        s->resetting = false;
-        if (n->rc == 0) {
-            s->state = SLOT_READY;
-            if (n->crew != 0 && s->door >= 0)
-                crew_ready(s, n);
-            /* Most sandboxes want the limits of the one before: then nothing is left to set when they come. What fails now
-             * is tried again then; small ones wait, because they could take the launcher. */
-            if (s->limits.memory_bytes >= PRESET_BYTES_MIN && cgroup_limit(&s->cgroup, &s->limits, &why) < 0)
-                why.code = 0;
-            mark(s);
+    case NOTE_READY:
+        if (s->state == SLOT_MAKING && s->spent_fd >= 0) {
+            s->made = true;
+            s->end = *n;
+        } else if (s->state == SLOT_MAKING) {
+            made(j, s, n);
         }
-        s->deadline_ns = n->rc == 0 ? 0 : clock_mono_ns() + RETRY_NS;
-        answer(j, s, GRANT_READY, n->rc, &why);
         return 0;
-    }
+    case NOTE_SPENT:
+        if (s->state != SLOT_MAKING || !s->resetting || s->launcher_fd < 0 || nfds != __builtin_popcount(n->fds))
+            break;
+        drop_crew(s);
+        drop_fd(&s->sock);
+        take(&s->spent_fd, &s->launcher_fd);
+        for (int i = 0; i < nfds; i++)
+            take(n->fds & (BIRTH_LOWER << i) ? &s->lower : &s->network, &fds[i]);
+        s->own = n->own;
+        slot_make(j, s);
+        return 0;
     case NOTE_ACQUIRED:
         if (s->state != SLOT_ACQUIRING)
             return 0;
@@ -666,13 +702,29 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
     return err_set(err, ERR_PROTOCOL, "slot %u: note %u", s->kit.slot, n->kind);
 }
 
-void slot_lost(struct jail *j, struct slot *s)
+void slot_lost(struct slot *s)
 {
-    kill(s->keeper, SIGKILL);
-    waitpid(s->keeper, NULL, 0);
-    s->keeper = 0;
     drop_fd(&s->sock);
-    launcher_gone(j, s);
+    kill_launcher(s);
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    return pidfd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+void slot_deaths(struct jail *j, struct slot *s)
+{
+    if (has_ended(s->spent_fd)) {
+        drop_fd(&s->spent_fd);
+        if (s->made)
+            made(j, s, &s->end);
+    }
+    if (has_ended(s->launcher_fd)) {
+        drop_fd(&s->sock);
+        launcher_gone(j, s);
+    }
 }
 
 void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
@@ -682,8 +734,8 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
     s->deadline_ns = 0;
     switch (s->state) {
     case SLOT_MAKING:
-        if (s->launcher_fd >= 0) {              /* took too long */
-            pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);
+        if (s->sock >= 0 || s->launcher_fd >= 0) {      /* took too long */
+            slot_lost(s);
             s->deadline_ns = now_ns + MAKE_NS_MAX;
         } else {
             slot_make(j, s);
@@ -710,8 +762,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
     case SLOT_COLLECT:
     case SLOT_FILES:
     case SLOT_SCRUB:                            /* something in the slot does not die or answer: end the slot itself */
-        if (s->keeper > 0)
-            kill(s->keeper, SIGKILL);
+        kill_launcher(s);
         break;
     case SLOT_READY:
     case SLOT_HELD:

@@ -25,13 +25,17 @@ enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_
 struct slot {
     enum slot_state state;
     uint32_t generation;            /* of the sandbox: a number is used once */
-    bool resetting;                 /* MAKING: by the launcher that is there, not by a new one */
+    bool resetting;                 /* MAKING: by the launcher that is there, as far as is known, not by a new one */
     bool warm;                      /* the launcher may have a warm host */
     struct kit kit;
     struct cgroup_slot cgroup;
-    pid_t keeper;
-    int sock;                       /* to the keeper and its launcher; -1: no keeper */
+    int sock;                       /* to the launcher, and before it is born; -1: none */
+    uint32_t serial;                /* of the launcher */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
+    int spent_fd;                   /* pidfd of the launcher before, which is ending; -1: it has */
+    bool made;                      /* MAKING: but for that one, which holds memory yet, ready: `end` is the note of it */
+    int lower, network;             /* namespaces that it handed over; -1: none */
+    uint32_t own;                   /* kit.plan.own, with the lower layers */
     bool crew_killed;               /* that one, by us */
     int door, command;              /* socket that the crew takes a command from; command that waits for that; -1: none */
     bool ready;                     /* the crew is, for a command */
@@ -56,8 +60,10 @@ struct slot {
 struct jail;                        /* what slots need of the jail (jail.c): */
 /* Send an answer to the client with descriptors (borrowed). A client that does not read loses its jail. */
 void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfds);
-/* Fork the keeper of slot `s`. */
-MUST_CHECK int jail_keeper(struct jail *j, struct slot *s, struct err *err);
+/* Have a launcher of slot `s` begun: slot_born() follows. */
+MUST_CHECK int jail_birth(struct jail *j, struct slot *s, struct err *err);
+/* Have slot_deaths() called when the process of this pidfd ends. */
+MUST_CHECK int jail_watch(struct jail *j, const struct slot *s, int pidfd, struct err *err);
 
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
@@ -70,5 +76,8 @@ void slot_files(struct jail *j, struct slot *s, const struct cell_order *cell, c
 void slot_kill(struct slot *s, enum slot_reason why);
 void slot_scrub(struct jail *j, struct slot *s);
 MUST_CHECK int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, int nfds, struct err *err);
-void slot_lost(struct jail *j, struct slot *s);                 /* keeper and all are dead */
+/* The launcher with that serial is there (pidfd owned), or cannot be, for the reason in `errno`. */
+void slot_born(struct jail *j, struct slot *s, uint32_t serial, int pidfd, int failed);
+void slot_lost(struct slot *s);                                 /* nothing more will come from the launcher: it is to end */
+void slot_deaths(struct jail *j, struct slot *s);               /* a launcher may have ended, and has no more to say */
 void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns);

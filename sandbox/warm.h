@@ -59,5 +59,5 @@ MUST_CHECK int warm_fork(struct warm *w, int pidns, uint32_t namespaces, int soc
 MUST_CHECK int warm_verify(int proc, uid_t uid, struct err *err);
 void warm_end(struct warm *w);
 
-/* What lies in WARM_DIR: put there once per keeper. */
+/* What lies in WARM_DIR: put there once per slot. */
 MUST_CHECK int warm_files(int dir, struct err *err);

@@ -131,11 +131,10 @@ static inline struct census census_take(long *guardian)
         c.jail_fds += census_entries(path);
         snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", all[i].pid);
         c.below_kib += CENSUS_KEYS(path, "Anonymous:");
-        bool jail = strcmp(all[i].name, "assay-jail") == 0;     /* guardian and jail; keepers have a name of their own */
+        bool jail = strcmp(all[i].name, "assay-jail") == 0;     /* guardian and jail; the others have names of their own */
         *(jail ? &c.jail_pss_kib : &c.slots_pss_kib) += CENSUS_KEYS(path, "Pss:");
-        c.slots_processes += !jail;
-        for (long k = 0; k < n && !jail; k++)
-            c.slots += all[k].pid == all[i].parent && strcmp(all[k].name, "assay-jail") == 0;
+        c.slots_processes += !jail && strcmp(all[i].name, "maker") != 0;
+        c.slots += strcmp(all[i].name, "launcher") == 0;
         if (jail) {
             snprintf(path, sizeof path, "/proc/%ld/status", all[i].pid);
             c.jail_kib += CENSUS_KEYS(path, "VmRSS:");
