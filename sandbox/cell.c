@@ -441,19 +441,19 @@ _Noreturn static void reaper(void)
 }
 
 /* The pid namespace, which is the user namespace's, and all that its processes will have. Tells the launcher. */
-static int settle(const struct kit *kit, const struct world *w, int sock, struct err *err)
+static int settle(const struct kit *kit, int sock, struct err *err)
 {
     struct kit inside = *kit;
+    struct cell_order o;
+    int fds[FRAME_FDS_MAX], nfds;
     inside.userns = -1;
     own_fd adj = openat(kit->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "1000", 4) < 0)
         errno = 0;                              /* only makes the choice of the kernel's victim less sharp */
     default_signals();
-    if (chdir("/") < 0 || setns(kit->userns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
+    if (setns(kit->userns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
     int rc = rights_drop(&inside, inside_uid(kit), &kit->filters[kit->profile], 0, err);
-    if (rc == 0)
-        rc = landlock_confine(kit->landlock, kit->profile, w->queues, err);
     if (rc < 0)
         return rc;
     usual_limits();
@@ -462,15 +462,21 @@ static int settle(const struct kit *kit, const struct world *w, int sock, struct
         reaper();
     /* Whoever is no root may look at neither of us by /proc. */
     own_fd ns = a.pid < 0 ? -1 : openat(kit->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
-    return ns < 0 ? err_sys(err, ERR_SYS, "reaper") : frame_send(sock, &a, sizeof a, &ns, 1, err);
+    if (ns < 0)
+        return err_sys(err, ERR_SYS, "reaper");
+    if (frame_recv(sock, &o, sizeof o, fds, &nfds, err) != (int)sizeof o || o.kind != CELL_WORLD)
+        _exit(1);
+    own_fd queues = nfds == 1 ? fds[0] : -1;
+    rc = chdir("/") < 0 ? err_sys(err, ERR_SYS, "root") : landlock_confine(kit->landlock, kit->profile, queues, err);
+    return rc < 0 ? rc : frame_send(sock, &a, sizeof a, &ns, 1, err);
 }
 
-void cell_zygote(const struct kit *kit, const struct world *w, int sock)
+void cell_zygote(const struct kit *kit, int sock)
 {
     struct err err = { 0 };
     int null_errno = 0;
     prctl(PR_SET_NAME, "zygote");
-    if (settle(kit, w, sock, &err) < 0) {
+    if (settle(kit, sock, &err) < 0) {
         answer(sock, err.code, &err);
         _exit(1);
     }

@@ -15,7 +15,9 @@
 #include "sandbox/sandbox.h"
 
 enum cell_kind {
-    CELL_ARM = 1,           /* fd: the coming command's output */
+    CELL_WORLD = 1,         /* the first order: the world is there; fd: root of its message queues, if one is mounted. Answered
+                             * with the reaper's pid and a descriptor of the run's pid namespace */
+    CELL_ARM,               /* fd: the coming command's output */
     CELL_EDITS,             /* fd: edits memfd */
     CELL_COPY,              /* fd: directory of the tree, which could not be idmapped: copy it */
     CELL_COLLECT,           /* fds: report directory, empty memfd */
@@ -31,10 +33,9 @@ struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; int32_t pid; };   
 /* fork() without the care for threads and streams, of which we have none and which costs memory; no signal has a handler in
  * the child. */
 pid_t cell_fork(void);
-/* Never returns. Makes the run's pid namespace and the reaper; answers once when both are ready, with the reaper's pid and a
- * descriptor of the namespace. Of its own it keeps `sock`. */
-struct world;
-_Noreturn void cell_zygote(const struct kit *kit, const struct world *w, int sock);
+/* Never returns. May be begun before the world is there: makes itself, the run's pid namespace and the reaper meanwhile. Of its
+ * descriptors it keeps `sock`. */
+_Noreturn void cell_zygote(const struct kit *kit, int sock);
 /* Never returns: becomes a warm host (warm.h), by executing the command in `declared`. */
 _Noreturn void cell_warm_host(const struct kit *kit, int declared, int sock, int out);
 

@@ -161,15 +161,13 @@ static void disarm(struct launcher *l)
     l->ready = false;
 }
 
-/* Kill and reap what the last run left, and the crew. */
-static void crew_end(struct launcher *l)
+/* Kill and reap what the last run left, with the reaper. */
+static void run_end(struct launcher *l)
 {
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
-    if (l->zygote > 0)
-        kill(l->zygote, SIGKILL);
     /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
-    while (l->reaper > 0 || l->zygote > 0) {
+    while (l->reaper > 0) {
         pid_t pid = waitpid(-1, NULL, 0);
         if (pid < 0 && errno != EINTR)
             break;
@@ -180,7 +178,18 @@ static void crew_end(struct launcher *l)
         if (pid == l->reaper)
             l->reaper = 0;
     }
-    l->reaper = l->zygote = 0;
+    l->reaper = 0;
+}
+
+/* The same, and the zygote. */
+static void crew_end(struct launcher *l)
+{
+    if (l->zygote > 0)
+        kill(l->zygote, SIGKILL);
+    run_end(l);
+    while (l->zygote > 0 && waitpid(l->zygote, NULL, 0) < 0 && errno == EINTR)
+        ;
+    l->zygote = 0;
     disarm(l);
     drop_fd(&l->command_fd);
     drop_fd(&l->reaper_fd);
@@ -292,26 +301,34 @@ static void count_tasks(struct launcher *l)
         l->kit->ring->tasks = (uint32_t)l->last;
 }
 
-/* Zygote, reaper, and the pid namespace with its /proc. */
-static int crew_make(struct launcher *l, struct err *err)
+/* A zygote; what it does before it needs the world takes about as long as making that. */
+static int zygote_begin(struct launcher *l, struct err *err)
 {
     int pair[2];
-    struct heard h;
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "old /proc");
-    l->world.proc_mounted = false;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
     l->zygote_sock = pair[0];
     l->zygote = cell_fork();
     if (l->zygote == 0)
-        cell_zygote(l->kit, &l->world, pair[1]);
+        cell_zygote(l->kit, pair[1]);
     close(pair[1]);
-    if (l->zygote < 0) {
-        l->zygote = 0;
-        return err_sys(err, ERR_SYS, "fork");
-    }
-    int rc = hear(l->zygote_sock, 0, &h, err);
+    if (l->zygote > 0)
+        return 0;
+    l->zygote = 0;
+    return err_sys(err, ERR_SYS, "fork");
+}
+
+/* The zygote that was begun, its reaper, and the pid namespace with its /proc. */
+static int crew_make(struct launcher *l, struct err *err)
+{
+    const struct cell_order o = { .kind = CELL_WORLD };
+    struct heard h;
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "old /proc");
+    l->world.proc_mounted = false;
+    int rc = frame_send(l->zygote_sock, &o, sizeof o, &l->world.queues, l->world.queues >= 0, err);
+    if (rc == 0)
+        rc = hear(l->zygote_sock, 0, &h, err);
     if (rc < 0)
         return rc;
     l->reaper = h.answer.pid;
@@ -357,8 +374,7 @@ static int crew_start(struct launcher *l, bool *out_new, struct err *err)
     *out_new = rc < 0;
     if (rc < 0) {
         crew_end(l);
-        rc = crew_make(l, err);
-        if (rc == 0)
+        if ((rc = zygote_begin(l, err)) == 0 && (rc = crew_make(l, err)) == 0)
             rc = arm(l, err);
     }
     if (rc < 0)
@@ -425,7 +441,9 @@ static int fork_warm(struct launcher *l, struct err *err)
 static int crew_start_warm(struct launcher *l, struct err *err)
 {
     crew_end(l);
-    int rc = crew_make(l, err);
+    int rc = zygote_begin(l, err);
+    if (rc == 0)
+        rc = crew_make(l, err);
     if (rc == 0)
         rc = fork_warm(l, err);
     if (rc < 0) {
@@ -768,12 +786,12 @@ static void hand_over(struct launcher *l)
 {
     struct note n = { .kind = NOTE_SPENT, .fds = BIRTH_LOWER, .own = l->kit->plan.own };
     int fds[2] = { l->lower }, nfds = 1;
-    crew_end(l);
     own_fd net = net_unused(l->net, lines(l)) ? openat(l->kit->proc, "self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
     if (net >= 0) {
         n.fds |= BIRTH_NET;
         fds[nfds++] = net;
     }
+    run_end(l);                                 /* the zygote dies with us */
     tell(l, &n, 0, NULL, fds, nfds);
 }
 
@@ -886,7 +904,6 @@ void launcher_main(struct kit *kit, struct net *net, int lower)
     struct launcher l = { .kit = kit, .net = net, .lower = lower, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
                           .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
-    bool is_new;
     l.self = pidfd_open(getpid(), 0);
     l.children = children_watch();
     l.last_pid = openat(kit->proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
@@ -896,13 +913,17 @@ void launcher_main(struct kit *kit, struct net *net, int lower)
     if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
         err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
+        rc = zygote_begin(&l, &err);
+    if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0)
         rc = ipc_watch(&l.ipc, kit, &l.world, &err);
     if (rc == 0)
-        rc = crew_start(&l, &is_new, &err);
-    if (rc == 0)
+        rc = crew_make(&l, &err);
+    if (rc == 0 && (rc = arm(&l, &err)) == 0) {
+        l.crew++;
         crew_tell(&l, true);
+    }
     struct note ready = { .kind = NOTE_READY };
     tell(&l, &ready, rc, &err, NULL, 0);
     for (int i = 0; i < 3; i++)

@@ -611,13 +611,15 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         }
         return 0;
     case NOTE_SPENT:
-        if (s->state != SLOT_MAKING || !s->resetting || s->launcher_fd < 0 || nfds != __builtin_popcount(n->fds))
+        if (s->state != SLOT_MAKING || !s->resetting || s->launcher_fd < 0 || nfds != __builtin_popcount(n->fds) ||
+            !(n->fds & BIRTH_LOWER))
             break;
         drop_crew(s);
         drop_fd(&s->sock);
         take(&s->spent_fd, &s->launcher_fd);
-        for (int i = 0; i < nfds; i++)
-            take(n->fds & (BIRTH_LOWER << i) ? &s->lower : &s->network, &fds[i]);
+        take(&s->lower, &fds[0]);
+        if (nfds == 2)
+            take(&s->network, &fds[1]);
         s->own = n->own;
         slot_make(j, s);
         return 0;
