@@ -448,8 +448,6 @@ static int settle(const struct kit *kit, int sock, struct err *err)
     int fds[FRAME_FDS_MAX], nfds;
     inside.userns = -1;
     own_fd adj = openat(kit->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (adj >= 0 && write(adj, "1000", 4) < 0)
-        errno = 0;                              /* only makes the choice of the kernel's victim less sharp */
     default_signals();
     if (setns(kit->userns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
@@ -460,6 +458,8 @@ static int settle(const struct kit *kit, int sock, struct err *err)
     struct cell_answer a = { .pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) };
     if (a.pid == 0)
         reaper();
+    if (adj >= 0 && write(adj, "1000", 4) < 0)
+        errno = 0;                              /* only makes the choice of the kernel's victim less sharp */
     /* Whoever is no root may look at neither of us by /proc. */
     own_fd ns = a.pid < 0 ? -1 : openat(kit->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
     if (ns < 0)

@@ -31,6 +31,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -210,12 +211,15 @@ int jail_watch(struct jail *j, const struct slot *s, int pidfd, struct err *err)
     return watch(j, pidfd, s->kit.slot | ID_DEATH, err);
 }
 
-/* The maker's next answer, waited for. */
-static void on_maker(struct jail *j)
+/* The maker's next answer, if there is one or we are to wait for it. */
+static void on_maker(struct jail *j, bool wait)
 {
+    struct pollfd p = { .fd = j->maker, .events = POLLIN };
     struct born b;
     struct err err = { 0 };
     int fds[FRAME_FDS_MAX], nfds;
+    if (poll(&p, 1, wait ? -1 : 0) <= 0)
+        return;
     int n = frame_recv(j->maker, &b, sizeof b, fds, &nfds, &err);
     j->births--;
     if (n == (int)sizeof b && nfds == (b.rc == 0) && b.slot < j->slot_count) {
@@ -246,7 +250,7 @@ int jail_birth(struct jail *j, struct slot *s, struct err *err)
         }
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
     while (rc == 0 && j->births >= BIRTHS_MAX)          /* or both sides might wait for room in the other's queue */
-        on_maker(j);
+        on_maker(j, true);
     if (rc == 0)
         rc = frame_send(j->maker, &b, sizeof b, fds, n, err);
     if (rc < 0)
@@ -642,11 +646,11 @@ static int loop(struct jail *j, struct err *err)
                 for (uint32_t k = 0; k < j->slot_count; k++)
                     slot_tick(j, &j->slots[k], now);
             } else if (id == ID_MAKER) {
-                on_maker(j);
+                on_maker(j, false);
             } else {
                 struct slot *s = &j->slots[id & ~ID_DEATH];
                 while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0)
-                    on_maker(j);                /* the birth comes before what is said after it */
+                    on_maker(j, true);          /* the birth comes before what is said after it */
                 on_slot(j, s);                  /* also what the dead said last */
                 if (id & ID_DEATH)
                     slot_deaths(j, s);
