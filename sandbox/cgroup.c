@@ -447,10 +447,10 @@ void cgroup_slot_drop(struct cgroup_slot *s)
     }
 }
 
-int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err)
+int cgroup_slot_renew(struct cgroup_slot *s, struct err *err)
 {
     int rc = s->host->version == 2 && s->peak_stays ? -1 : cgroup_limit(s, NULL, err);
-    if (rc < 0 && !(occupied && s->host->version == 1)) {
+    if (rc < 0) {
         cgroup_slot_drop(s);
         rc = cgroup_slot_make(s, s->host, s->slot, err);
     }

@@ -51,8 +51,8 @@ void cgroup_close(const struct cgroup_host *h);
 
 MUST_CHECK int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err);
 void cgroup_slot_drop(struct cgroup_slot *s);       /* close the files; v2: remove the directory too */
-/* Between two sandboxes: limits wide open, and what cannot serve again made anew. `occupied`: a launcher lives still. */
-MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err);
+/* Before the next launcher, when the last is gone: limits wide open, and what cannot serve again made anew. */
+MUST_CHECK int cgroup_slot_renew(struct cgroup_slot *s, struct err *err);
 /* v1: the calling process joins. *out_pids_now: file for cgroup_only_ours(), owned; -1: none. */
 MUST_CHECK int cgroup_slot_enter(const struct cgroup_slot *s, int *out_pids_now, struct err *err);
 /* Set limits, those that are not in force already; NULL: wide open, for making the next sandbox. */

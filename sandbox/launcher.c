@@ -161,13 +161,15 @@ static void disarm(struct launcher *l)
     l->ready = false;
 }
 
-/* Kill and reap what the last run left, with the reaper. */
-static void run_end(struct launcher *l)
+/* Kill and reap what the last run left, and the crew. */
+static void crew_end(struct launcher *l)
 {
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
+    if (l->zygote > 0)
+        kill(l->zygote, SIGKILL);
     /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
-    while (l->reaper > 0) {
+    while (l->reaper > 0 || l->zygote > 0) {
         pid_t pid = waitpid(-1, NULL, 0);
         if (pid < 0 && errno != EINTR)
             break;
@@ -178,18 +180,7 @@ static void run_end(struct launcher *l)
         if (pid == l->reaper)
             l->reaper = 0;
     }
-    l->reaper = 0;
-}
-
-/* The same, and the zygote. */
-static void crew_end(struct launcher *l)
-{
-    if (l->zygote > 0)
-        kill(l->zygote, SIGKILL);
-    run_end(l);
-    while (l->zygote > 0 && waitpid(l->zygote, NULL, 0) < 0 && errno == EINTR)
-        ;
-    l->zygote = 0;
+    l->reaper = l->zygote = 0;
     disarm(l);
     drop_fd(&l->command_fd);
     drop_fd(&l->reaper_fd);
@@ -781,7 +772,7 @@ static int namespaces_renew(struct launcher *l, struct err *err)
     return 0;
 }
 
-/* What another launcher may go on with. */
+/* What another launcher may go on with. No foreign process lives: of the last run there was none at its end, or all were killed. */
 static void hand_over(struct launcher *l)
 {
     struct note n = { .kind = NOTE_SPENT, .fds = BIRTH_LOWER, .own = l->kit->plan.own };
@@ -791,7 +782,6 @@ static void hand_over(struct launcher *l)
         n.fds |= BIRTH_NET;
         fds[nfds++] = net;
     }
-    run_end(l);                                 /* the zygote dies with us */
     tell(l, &n, 0, NULL, fds, nfds);
 }
 
