@@ -710,7 +710,7 @@ static void ended(struct launcher *l)
     }
     struct stat st;
     const struct part *report = &l->world.parts[WORLD_REPORT];
-    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
+    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->size;
     memcpy(n.msg, l->start, sizeof l->start);
     if (l->start[0] != '\0')
         cold(l, "not the first command of its sandbox");

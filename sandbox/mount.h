@@ -17,8 +17,6 @@
  */
 #pragma once
 #include "sandbox/order.h"
-#include <sys/stat.h>
-#include <sys/statfs.h>
 
 /* Jail: read the host's root once. */
 MUST_CHECK int mount_plan(struct plan *out, struct err *err);
@@ -33,8 +31,7 @@ MUST_CHECK int mount_keeper(struct kit *kit, struct err *err);
 #define WORLD_PARTS_MAX 16
 struct part {                   /* a directory of the store that foreign code may write to or through */
     int dir;
-    struct statx was;           /* as it was before any */
-    ssize_t xattrs;
+    uint64_t size, digest;      /* as it was before any: how much was in it, and all that tells of a change */
 };
 /* Remember directory `dir`, which the part has from now on, as it is before anything foreign can write to it. */
 MUST_CHECK int part_watch(struct part *p, int dir, struct err *err);
@@ -46,7 +43,7 @@ struct world {                  /* a launcher's view */
     int store;                  /* root of the store */
     struct part parts[WORLD_PARTS_MAX];     /* first SANDBOX_REPORT_DIR and the others that lie open, then the overlays' */
     uint32_t part_count;
-    struct statfs room;         /* of the store, before any run */
+    uint64_t blocks_free, inodes_free;      /* of the store, before any run */
     bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
     bool marks;                 /* the store can hold an overlay's marks: a directory may replace one of the lower layer */
     uint64_t disk_bytes, disk_inodes;       /* current size of the store */
