@@ -54,7 +54,7 @@ struct launcher {
     struct ipc ipc;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
-    int procs;                      /* /proc of that, in sight of nobody else */
+    int procs;                      /* /proc of that, in sight of nobody else; -1: no warm process has been begun yet */
     int last_pid;                   /* ns_last_pid of whoever reads or writes it; -1: cannot be had */
     int children;                   /* tells that one of ours has ended */
     struct sandbox_limits limits;
@@ -263,7 +263,7 @@ static bool within(struct launcher *l, job_fn job)
 static void see_proc(struct launcher *l)
 {
     struct err err;
-    l->world.proc_mounted = mount_proc(&l->world, &err) == 0;
+    l->world.proc_mounted = mount_proc(&l->world, -1, &err) == 0;
 }
 
 static void see_last(struct launcher *l)
@@ -296,9 +296,6 @@ static int crew_make(struct launcher *l, struct err *err)
 {
     int pair[2];
     struct heard h;
-    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-        return err_sys(err, ERR_SYS, "old /proc");
-    l->world.proc_mounted = false;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "socket");
     l->zygote_sock = pair[0];
@@ -310,13 +307,20 @@ static int crew_make(struct launcher *l, struct err *err)
         l->zygote = 0;
         return err_sys(err, ERR_SYS, "fork");
     }
+    /* It waits for a grace period: meanwhile the zygote gets ready. */
+    if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        return err_sys(err, ERR_SYS, "old /proc");
+    l->world.proc_mounted = false;
     int rc = hear(l->zygote_sock, 0, &h, err);
     if (rc < 0)
         return rc;
     l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
     l->room = h.fd;
-    return within(l, see_proc) && l->world.proc_mounted ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
+    l->world.proc_mounted = mount_proc(&l->world, l->room, err) == 0;
+    if (!l->world.proc_mounted && !(within(l, see_proc) && l->world.proc_mounted))      /* before Linux 6.17 */
+        return err_sys(err, ERR_SYS, "/proc of a run");
+    return 0;
 }
 
 /* The output of the coming command: our end, and its own to be handed over. */
@@ -495,6 +499,8 @@ static void warm_next(struct launcher *l)
         warm_end(&l->warm);
         if (warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
             l->warm.pid = 0;                    /* none: the next sandbox is cold, and we try again after it */
+        if (l->procs < 0)
+            l->procs = mount_proc_hidden(&err); /* where it fails, no warm process is found fit */
     }
     l->missed = !l->missed;
 }
@@ -861,8 +867,8 @@ static int children_watch(void)
 
 void launcher_main(struct kit *kit, struct net *net)
 {
-    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
-                          .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
+    struct launcher l = { .kit = kit, .net = net, .procs = -1, .zygote_sock = -1, .reaper_fd = -1, .room = -1,
+                          .command_fd = -1, .sock = -1, .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     bool is_new;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -876,8 +882,6 @@ void launcher_main(struct kit *kit, struct net *net)
         rc = err_sys(&err, ERR_SYS, "host name");
     if (rc == 0)
         rc = net_watch(net, kit->proc, &err);
-    if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
-        err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
         rc = mount_world(&l.world, kit, &err);
     if (rc == 0)

@@ -98,9 +98,9 @@ static int bind_at(const char *from, const char *to, struct err *err)
     return mount(from, to, NULL, MS_BIND, NULL) < 0 ? err_sys(err, ERR_SYS, "mount %s at %s", from, to) : 0;
 }
 
-/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" is the descriptor `lower`,
- * any other NULL value makes a flag. A name that begins with '?' may be unknown to the kernel. */
-static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int lower, struct err *err)
+/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" or "pidns" is the descriptor
+ * `given`, any other NULL value makes a flag. A name that begins with '?' may be unknown to the kernel. */
+static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int given, struct err *err)
 {
     own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
     if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", type, 0) < 0)
@@ -110,7 +110,7 @@ static int fresh_over(const char *type, const char *const (*options)[2], unsigne
         bool optional = name[0] == '?';
         name += optional;
         int rc = value != NULL ? fsconfig(fs, FSCONFIG_SET_STRING, name, value, 0)
-               : strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
+               : strcmp(name, "lowerdir+") == 0 || strcmp(name, "pidns") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, given)
                : fsconfig(fs, FSCONFIG_SET_FLAG, name, NULL, 0);
         if (rc < 0 && !optional)
             return err_sys(err, ERR_SYS, "%s: option %s", type, name);
@@ -140,6 +140,17 @@ static int fresh(const char *type, const char *const (*options)[2], unsigned att
     return fresh_over(type, options, attrs, -1, err);
 }
 
+static bool is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    int entries = 0;
+    while (d != NULL && entries <= 2 && readdir(d) != NULL)     /* "." and ".." */
+        entries++;
+    if (d != NULL)
+        closedir(d);
+    return entries == 2;
+}
+
 int mount_plan(struct plan *out, struct err *err)
 {
     static const char *const names[] = { "usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
@@ -151,6 +162,7 @@ int mount_plan(struct plan *out, struct err *err)
         if (lstat(path, &st) < 0)
             continue;
         if (S_ISDIR(st.st_mode)) {
+            out->bare |= is_empty(path) ? UINT32_C(1) << out->layer_count : 0;
             strcpy(out->layers[out->layer_count++], names[i]);
         } else if (S_ISLNK(st.st_mode)) {
             uint32_t k = out->link_count;
@@ -206,6 +218,9 @@ static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit,
     return 0;
 }
 
+/* /opt holds what was put there by hand: its files stay their owners', so those closed to all stay closed. */
+static bool keeps_owners(const char *layer) { return strcmp(layer, "opt") == 0; }
+
 /* Directories, links and device nodes of a root, ready to be a lower layer. */
 static int fill_skeleton(int root, const struct kit *kit, struct err *err)
 {
@@ -213,7 +228,7 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof skeleton / sizeof skeleton[0]; i++)
         rc = own_by(root, skeleton[i].path, skeleton[i].mode, kit, skeleton[i].inside, err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++)
-        rc = own_by(root, kit->plan.layers[i], 0755, kit, true, err);
+        rc = own_by(root, kit->plan.layers[i], 0755, kit, !keeps_owners(kit->plan.layers[i]), err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
         if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
             rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
@@ -278,12 +293,13 @@ int mount_keeper(struct kit *kit, struct err *err)
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
+        if ((kit->plan.bare >> i) & 1)
+            continue;
         snprintf(from, sizeof from, "/%s", etc ? "tmp/top" : kit->plan.layers[i]);
         snprintf(to, sizeof to, "lower/%s", etc ? "top" : kit->plan.layers[i]);
         if (!etc && mkdirat(top, to, 0755) < 0)
             return err_sys(err, ERR_SYS, "keeper's directories");
-        /* /opt holds what was put there by hand: it keeps its owners, so files closed to all stay closed. */
-        bool mapped = strcmp(from, "/opt") != 0;
+        bool mapped = !keeps_owners(from + 1);
         own_fd at = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
         own_fd clone = at < 0 ? err_sys(err, ERR_SYS, "open %s", from) : mount_clone(at, mapped ? kit->userns : -1, &own, err);
         if (clone < 0)
@@ -524,6 +540,8 @@ static int layers_make(const struct kit *kit, struct err *err)
     int rc = overlay_at("lower/top:skeleton", "root", "root", kit, true, 0, err);
     for (uint32_t i = 0; rc == 0 && i < plan->layer_count; i++) {
         char lower[32], at[32];
+        if ((plan->bare >> i) & 1)
+            continue;
         snprintf(lower, sizeof lower, "lower/%s", plan->layers[i]);
         snprintf(at, sizeof at, "root/%s", plan->layers[i]);
         rc = overlay_at(lower, plan->layers[i], at, kit, (plan->own >> i) & 1, MS_NODEV, err);
@@ -558,6 +576,8 @@ static int parts_make(struct world *w, const struct kit *kit, struct err *err)
     }
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         char upper[32];
+        if ((kit->plan.bare >> i) & 1)
+            continue;
         snprintf(upper, sizeof upper, "up/%s", i == kit->plan.layer_count ? "root" : kit->plan.layers[i]);
         rc = part_begin(&w->parts[w->part_count++], w->store, upper, err);
     }
@@ -755,6 +775,12 @@ int mount_proc_hidden(struct err *err)
     return fresh("proc", options, PROC_ATTRS, err);
 }
 
+static int proc_of(int room, struct err *err)
+{
+    static const char *const options[][2] = { { "pidns", NULL }, { "hidepid", "2" }, { NULL, NULL } };
+    return room < 0 ? mount_proc_hidden(err) : fresh_over("proc", options, PROC_ATTRS, room, err);
+}
+
 /* What tells of the host and what is not to be written to, with the cwd in the store and a new /proc mounted in it. */
 static int proc_masks(struct err *err)
 {
@@ -764,10 +790,10 @@ static int proc_masks(struct err *err)
     return rc < 0 ? rc : read_only("proc/sys", err);
 }
 
-int mount_proc(const struct world *w, struct err *err)
+int mount_proc(const struct world *w, int room, struct err *err)
 {
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    own_fd proc = mount_proc_hidden(err);
+    own_fd proc = proc_of(room, err);
     if (proc < 0)
         return proc;
     if (fchdir(w->store) < 0)

@@ -7,8 +7,10 @@
  * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
  * is an overlay of the keeper's skeleton and the /etc template, and one overlay per layer goes on
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
- * below /assay and covered by an empty directory, out of reach but usable by descriptor.
- * Paths of the image are resolved without symbolic links before anything is mounted on them.
+ * below /assay and covered by an empty directory, out of reach but usable by descriptor; as much out of reach is the
+ * keeper's root, which the sandbox's covers. While a world is made nothing foreign is in it, and all that is mounted has
+ * a path of our own making, one call each; later, and in the image, paths are resolved without symbolic links before
+ * anything is mounted on them.
  *
  * Rootless, the kernel gives a user namespace less, and this is all that differs here: no idmapped layer (what belongs to
  * others than the user cannot be written over), device nodes bound from the host's, overlay marks in user attributes and
@@ -18,7 +20,7 @@
 #pragma once
 #include "sandbox/order.h"
 
-/* Jail: read the host's root once. */
+/* Jail: read the host's root once. What is put into a directory that was empty then is not seen in sandboxes. */
 MUST_CHECK int mount_plan(struct plan *out, struct err *err);
 /* Jail: private mount namespace, fresh /proc, template of /etc on /tmp. */
 MUST_CHECK int mount_jail(struct err *err);
@@ -72,9 +74,10 @@ void mount_lend_end(const struct world *w);
 /* How many processors /sys/devices/system/cpu tells of, by which libc counts them. Nothing else of /sys is there. */
 MUST_CHECK int mount_cpus(struct world *w, uint32_t count, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
-/* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
- * files in the root by now: nothing is taken from there, masks come out of the store. */
-MUST_CHECK int mount_proc(const struct world *w, struct err *err);
+/* Fresh /proc of pid namespace `room`, which kernels before 6.17 refuse, or, where that is -1, of the caller's; dangerous
+ * parts masked. Foreign code of an earlier run may have left its
+ * files in the root by now: nothing is taken from there; it gets its masks in the store, out of it, and then moves. */
+MUST_CHECK int mount_proc(const struct world *w, int room, struct err *err);
 /* The same, mounted nowhere. Returns a descriptor, owned. */
 MUST_CHECK int mount_proc_hidden(struct err *err);
 /*

@@ -89,6 +89,7 @@ struct plan {                   /* what the top of the host's root looks like, r
     char     layers[PLAN_NAMES_MAX][8];                             /* real directories, one overlay each */
     uint32_t link_count, layer_count;
     uint32_t own;               /* bit i: layer i belongs to uid 0 inside and can be written over */
+    uint32_t bare;              /* bit i: nothing is in it, so that it needs no overlay */
 };
 
 struct kit {                    /* what the processes of a slot inherit; fixed before the fork */
