@@ -317,7 +317,8 @@ static int crew_make(struct launcher *l, struct err *err)
     l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
     l->room = h.fd;
-    l->world.proc_mounted = mount_proc(&l->world, l->room, err) == 0;
+    struct err refused;
+    l->world.proc_mounted = mount_proc(&l->world, l->room, &refused) == 0;
     if (!l->world.proc_mounted && !(within(l, see_proc) && l->world.proc_mounted))      /* before Linux 6.17 */
         return err_sys(err, ERR_SYS, "/proc of a run");
     return 0;

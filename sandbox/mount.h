@@ -75,8 +75,8 @@ void mount_lend_end(const struct world *w);
 MUST_CHECK int mount_cpus(struct world *w, uint32_t count, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
 /* Fresh /proc of pid namespace `room`, which kernels before 6.17 refuse, or, where that is -1, of the caller's; dangerous
- * parts masked. Foreign code of an earlier run may have left its
- * files in the root by now: nothing is taken from there; it gets its masks in the store, out of it, and then moves. */
+ * parts masked. Foreign code of an earlier run may have left its files in the root by now: nothing is taken from there. It
+ * gets its masks in the store, out of reach, and then moves. */
 MUST_CHECK int mount_proc(const struct world *w, int room, struct err *err);
 /* The same, mounted nowhere. Returns a descriptor, owned. */
 MUST_CHECK int mount_proc_hidden(struct err *err);
