@@ -55,7 +55,7 @@ struct launcher {
     struct ipc ipc;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
-    int procs;                      /* /proc of that, in sight of nobody else */
+    int procs;                      /* /proc of that, in sight of nobody else; -1: no warm process has been begun yet */
     int last_pid;                   /* ns_last_pid of whoever reads or writes it; -1: cannot be had */
     int children;                   /* tells that one of ours has ended */
     struct sandbox_limits limits;
@@ -264,7 +264,7 @@ static bool within(struct launcher *l, job_fn job)
 static void see_proc(struct launcher *l)
 {
     struct err err;
-    l->world.proc_mounted = mount_proc(&l->world, &err) == 0;
+    l->world.proc_mounted = mount_proc(&l->world, -1, &err) == 0;
 }
 
 static void see_last(struct launcher *l)
@@ -314,6 +314,7 @@ static int crew_make(struct launcher *l, struct err *err)
 {
     const struct cell_order o = { .kind = CELL_WORLD };
     struct heard h;
+    /* It waits for a grace period: meanwhile the zygote gets ready. */
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
@@ -325,7 +326,11 @@ static int crew_make(struct launcher *l, struct err *err)
     l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
     l->room = h.fd;
-    return within(l, see_proc) && l->world.proc_mounted ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
+    struct err refused;
+    l->world.proc_mounted = mount_proc(&l->world, l->room, &refused) == 0;
+    if (!l->world.proc_mounted && !(within(l, see_proc) && l->world.proc_mounted))      /* before Linux 6.17 */
+        return err_sys(err, ERR_SYS, "/proc of a run");
+    return 0;
 }
 
 /* The output of the coming command: our end, and its own to be handed over. */
@@ -505,6 +510,8 @@ static void warm_next(struct launcher *l)
         warm_end(&l->warm);
         if (warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
             l->warm.pid = 0;                    /* none: the next sandbox is cold, and we try again after it */
+        if (l->procs < 0)
+            l->procs = mount_proc_hidden(&err); /* where it fails, no warm process is found fit */
     }
     l->missed = !l->missed;
 }
@@ -720,7 +727,7 @@ static void ended(struct launcher *l)
     }
     struct stat st;
     const struct part *report = &l->world.parts[WORLD_REPORT];
-    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->was.stx_size;
+    n.report = fstat(report->dir, &st) == 0 && st.st_size != (off_t)report->size;
     memcpy(n.msg, l->start, sizeof l->start);
     if (l->start[0] != '\0')
         cold(l, "not the first command of its sandbox");
@@ -891,8 +898,8 @@ static int children_watch(void)
 
 void launcher_main(struct kit *kit, struct net *net, int lower)
 {
-    struct launcher l = { .kit = kit, .net = net, .lower = lower, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
-                          .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
+    struct launcher l = { .kit = kit, .net = net, .lower = lower, .procs = -1, .zygote_sock = -1, .reaper_fd = -1, .room = -1,
+                          .command_fd = -1, .sock = -1, .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     l.self = pidfd_open(getpid(), 0);
     l.children = children_watch();
@@ -900,8 +907,6 @@ void launcher_main(struct kit *kit, struct net *net, int lower)
     int rc = l.self < 0 || l.children < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
-    if (rc == 0 && (l.procs = kit->rootless ? -1 : mount_proc_hidden(&err)) < 0)
-        err.code = 0;                           /* then no warm process is found fit */
     if (rc == 0)
         rc = zygote_begin(&l, &err);
     if (rc == 0)

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 /* A launcher to be. */
@@ -96,6 +97,7 @@ void maker_main(int sock, const struct kit *common, const struct cgroup_host *gr
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "maker");
     setpriority(PRIO_PROCESS, 0, 0);
+    umask(0);                                   /* what launchers make has the mode they say */
     signal(SIGCHLD, SIG_IGN);                   /* the kernel reaps launchers; the jail has a pidfd of each */
     const int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (;;) {

@@ -2,6 +2,7 @@
 #include "sandbox/mount.h"
 #include "base/own.h"
 #include "sandbox/etc.h"
+#include "sandbox/siphash.h"
 #include "sandbox/warm.h"
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +11,9 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -56,11 +59,14 @@ static const struct shown shown[] = {
 _Static_assert(sizeof shown / sizeof shown[0] + 1 + PLAN_NAMES_MAX <= WORLD_PARTS_MAX, "parts of a world");
 #define SHOWN_COUNT (sizeof shown / sizeof shown[0])
 /* Parts of /proc that anyone may read and that tell of the host. What only root may open (kcore, sysrq-trigger, kmsg,
- * timer_list ...) is closed already: the uid behind a sandbox owns nothing of /proc. */
+ * timer_list ...) is closed already: the uid behind a sandbox owns nothing of /proc. The first is in every kernel. */
 static const char *const masked_files[] = {
-    "keys", "key-users", "kallsyms", "config.gz", "cmdline", "interrupts", "modules", "diskstats", "partitions",
+    "cmdline", "keys", "key-users", "kallsyms", "config.gz", "interrupts", "modules", "diskstats", "partitions",
 };
-static const char *const masked_dirs[] = { "acpi", "scsi", "fs", "bus", "irq", "asound", "driver" };
+static const char *const masked_dirs[] = { "fs", "acpi", "scsi", "bus", "irq", "asound", "driver" };
+
+/* Of a slot. As with the network's counters (net.c) nobody inside learns it, or a digest made with it. */
+static struct siphash_key part_key;
 
 static int openat2_beneath(int dir, const char *path, int flags)
 {
@@ -80,19 +86,42 @@ static int attach(int fd, int dir, const char *path, struct err *err)
     return 0;
 }
 
-/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" is the descriptor `lower`,
- * any other NULL value makes a flag. A name that begins with '?' may be unknown to the kernel. */
-static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int lower, struct err *err)
+/* The same where no name on the way was ever foreign. The kernel follows no link in the last. */
+static int attach_ours(int fd, int dir, const char *path, struct err *err)
+{
+    return move_mount(fd, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? err_sys(err, ERR_SYS, "attach at %s", path) : 0;
+}
+
+/* What is mounted at `from`, without what is mounted below, at `to` also; both below the cwd and never foreign. */
+static int bind_at(const char *from, const char *to, struct err *err)
+{
+    return mount(from, to, NULL, MS_BIND, NULL) < 0 ? err_sys(err, ERR_SYS, "mount %s at %s", from, to) : 0;
+}
+
+/*
+ * Make the cwd the root of this namespace and let the old one go, with all that is mounted in it. Processes whose root was the
+ * old one, as a zygote begun meanwhile, have the new one.
+ */
+static int enter(struct err *err)
+{
+    if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_sys(err, ERR_SYS, "enter the sandbox's root");
+    return 0;
+}
+
+/* A fresh file system, detached. `options` are name, value pairs; the NULL value of "lowerdir+" or "pidns" is the descriptor
+ * `given`, any other NULL value makes a flag. A name that begins with '?' may be unknown to the kernel. */
+static int fresh_over(const char *type, const char *const (*options)[2], unsigned attrs, int given, struct err *err)
 {
     own_fd fs = fsopen(type, FSOPEN_CLOEXEC);
-    if (fs < 0)
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", type, 0) < 0)
         return err_sys(err, ERR_SYS, "file system %s", type);
     for (; options != NULL && (*options)[0] != NULL; options++) {
         const char *name = (*options)[0], *value = (*options)[1];
         bool optional = name[0] == '?';
         name += optional;
         int rc = value != NULL ? fsconfig(fs, FSCONFIG_SET_STRING, name, value, 0)
-               : strcmp(name, "lowerdir+") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, lower)
+               : strcmp(name, "lowerdir+") == 0 || strcmp(name, "pidns") == 0 ? fsconfig(fs, FSCONFIG_SET_FD, name, NULL, given)
                : fsconfig(fs, FSCONFIG_SET_FLAG, name, NULL, 0);
         if (rc < 0 && !optional)
             return err_sys(err, ERR_SYS, "%s: option %s", type, name);
@@ -103,9 +132,34 @@ static int fresh_over(const char *type, const char *const (*options)[2], unsigne
     return fd >= 0 ? fd : err_sys(err, ERR_SYS, "%s: mount", type);
 }
 
+/* A fresh file system at `at`, below the cwd and never foreign: in one call. */
+static int fresh_at(const char *type, const char *const (*options)[2], unsigned long flags, const char *at, struct err *err)
+{
+    char text[512] = "";
+    size_t n = 0;
+    for (; (*options)[0] != NULL && n < sizeof text; options++) {
+        const char *name = (*options)[0] + ((*options)[0][0] == '?'), *value = (*options)[1];
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s%s", n > 0 ? "," : "", name, value ? "=" : "", value ? value : "");
+    }
+    if (n >= sizeof text)
+        return err_set(err, ERR_INTERNAL, "%s: options", type);
+    return mount(type, at, type, flags, text) < 0 ? err_sys(err, ERR_SYS, "%s at %s", type, at) : 0;
+}
+
 static int fresh(const char *type, const char *const (*options)[2], unsigned attrs, struct err *err)
 {
     return fresh_over(type, options, attrs, -1, err);
+}
+
+static bool is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    int entries = 0;
+    while (d != NULL && entries <= 2 && readdir(d) != NULL)     /* "." and ".." */
+        entries++;
+    if (d != NULL)
+        closedir(d);
+    return entries == 2;
 }
 
 int mount_plan(struct plan *out, struct err *err)
@@ -119,6 +173,7 @@ int mount_plan(struct plan *out, struct err *err)
         if (lstat(path, &st) < 0)
             continue;
         if (S_ISDIR(st.st_mode)) {
+            out->bare |= is_empty(path) ? UINT32_C(1) << out->layer_count : 0;
             strcpy(out->layers[out->layer_count++], names[i]);
         } else if (S_ISLNK(st.st_mode)) {
             uint32_t k = out->link_count;
@@ -164,16 +219,18 @@ int mount_clone(int fd, int userns, bool *out_own, struct err *err)
     return give_fd(&tree);
 }
 
+/* The mode is as given: the umask of launchers is 0. */
 static int own_by(int dir, const char *path, mode_t mode, const struct kit *kit, bool inside, struct err *err)
 {
     if (mkdirat(dir, path, mode) < 0 && errno != EEXIST)
         return err_sys(err, ERR_SYS, "directory %s", path);
-    if ((mode & 01000) && fchmodat(dir, path, mode, 0) < 0)
-        return err_sys(err, ERR_SYS, "mode of %s", path);
     if (inside && fchownat(dir, path, kit->uid, kit->uid, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "owner of %s", path);
     return 0;
 }
+
+/* /opt holds what was put there by hand: its files stay their owners', so those closed to all stay closed. */
+static bool keeps_owners(const char *layer) { return strcmp(layer, "opt") == 0; }
 
 /* Directories, links and device nodes of a root, ready to be a lower layer. */
 static int fill_skeleton(int root, const struct kit *kit, struct err *err)
@@ -182,7 +239,7 @@ static int fill_skeleton(int root, const struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof skeleton / sizeof skeleton[0]; i++)
         rc = own_by(root, skeleton[i].path, skeleton[i].mode, kit, skeleton[i].inside, err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++)
-        rc = own_by(root, kit->plan.layers[i], 0755, kit, true, err);
+        rc = own_by(root, kit->plan.layers[i], 0755, kit, !keeps_owners(kit->plan.layers[i]), err);
     for (uint32_t i = 0; rc == 0 && i < kit->plan.link_count; i++)
         if (symlinkat(kit->plan.links[i].target, root, kit->plan.links[i].name) < 0)
             rc = err_sys(err, ERR_SYS, "link /%s", kit->plan.links[i].name);
@@ -221,7 +278,7 @@ static int keep_for_rootless(int top, struct err *err)
     return rc;
 }
 
-/* `path` below the cwd, as it is mounted there, to the same place in `root`. */
+/* `path` below the cwd, as it is mounted there, to the same place in the image `root`. */
 static int carry_over(const char *path, int root, struct err *err)
 {
     own_fd fd = open_tree(AT_FDCWD, path, CLONE_FLAGS);
@@ -234,7 +291,8 @@ int mount_lower(struct kit *kit, struct err *err)
     static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton", "proc", "dev" };
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_DENIED, "private mount namespace");
-    umask(0);
+    if (getrandom(&part_key, sizeof part_key, 0) != (ssize_t)sizeof part_key)
+        return err_sys(err, ERR_SYS, "key");
     own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID, err);
     if (top < 0)
         return top;
@@ -245,12 +303,13 @@ int mount_lower(struct kit *kit, struct err *err)
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
+        if ((kit->plan.bare >> i) & 1)
+            continue;
         snprintf(from, sizeof from, "/%s", etc ? "tmp/top" : kit->plan.layers[i]);
         snprintf(to, sizeof to, "lower/%s", etc ? "top" : kit->plan.layers[i]);
         if (!etc && mkdirat(top, to, 0755) < 0)
             return err_sys(err, ERR_SYS, "lower directories");
-        /* /opt holds what was put there by hand: it keeps its owners, so files closed to all stay closed. */
-        bool mapped = strcmp(from, "/opt") != 0;
+        bool mapped = !keeps_owners(from + 1);
         own_fd at = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
         own_fd clone = at < 0 ? err_sys(err, ERR_SYS, "open %s", from) : mount_clone(at, mapped ? kit->userns : -1, &own, err);
         if (clone < 0)
@@ -266,55 +325,72 @@ int mount_lower(struct kit *kit, struct err *err)
         rc = keep_for_rootless(top, err);
     if (rc < 0)
         return rc;
-    if (fchdir(top) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return err_sys(err, ERR_SYS, "enter the lower root");
-    return 0;
+    return fchdir(top) < 0 ? err_sys(err, ERR_SYS, "lower root") : enter(err);
 }
 
-/* An overlay of `lower` (below the cwd) with upper and work directories of its own in the store, all relative to
- * the cwd `base`, so that no absolute path is needed. */
-static int overlay_make(const char *lower, int lower_fd, const char *name, const char *store, const struct kit *kit, bool own,
-                        unsigned attrs, struct err *err)
+struct overlay_paths { char upper[64], work[64]; };
+
+/* Upper and work directory of overlay `name` in the store, which is `store` from the cwd: no absolute path is needed. */
+static int overlay_dirs(struct overlay_paths *out, const char *name, const char *store, const struct kit *kit, bool own,
+                        struct err *err)
 {
-    char upper[64], work[64];
-    snprintf(upper, sizeof upper, "%sup/%s", store, name);
-    snprintf(work, sizeof work, "%swork/%s", store, name);
-    int rc = own_by(AT_FDCWD, upper, 0755, kit, own, err);
-    if (rc == 0)
-        rc = own_by(AT_FDCWD, work, 0755, kit, false, err);
-    if (rc < 0)
-        return rc;
-    const char *const options[][2] = {
-        { "source", "overlay" }, { lower == NULL ? "lowerdir+" : "lowerdir", lower }, { "upperdir", upper }, { "workdir", work },
-        { kit->rootless ? "userxattr" : "?redirect_dir", kit->rootless ? NULL : "on" },
-        { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL },
-    };
-    return fresh_over("overlay", options, MOUNT_ATTR_NOSUID | attrs, lower_fd, err);
+    snprintf(out->upper, sizeof out->upper, "%sup/%s", store, name);
+    snprintf(out->work, sizeof out->work, "%swork/%s", store, name);
+    int rc = own_by(AT_FDCWD, out->upper, 0755, kit, own, err);
+    return rc < 0 ? rc : own_by(AT_FDCWD, out->work, 0755, kit, false, err);
 }
 
-/* One of the host's layers. Like the root it has no access times: to have looked into it is not to have written to it. */
-static int overlay(const char *lower, const char *name, const char *store, int dir, const struct kit *kit, bool own,
-                   struct err *err)
+#define OVERLAY_OPTIONS(lowerdir, lower, paths, kit) {                                                                    \
+    { lowerdir, lower }, { "upperdir", (paths).upper }, { "workdir", (paths).work },                                      \
+    { (kit)->rootless ? "userxattr" : "?redirect_dir", (kit)->rootless ? NULL : "on" },                                   \
+    { "?index", "off" }, { "?metacopy", "off" }, { "?xino", "off" }, { NULL, NULL } }
+
+/* An overlay of `lower` at `at`, with the store at "store". It has no access times: to have looked into it is not to have
+ * written to it. */
+static int overlay_at(const char *lower, const char *name, const char *at, const struct kit *kit, bool own,
+                      unsigned long flags, struct err *err)
 {
-    own_fd fd = overlay_make(lower, -1, name, store, kit, own, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, err);
-    return fd < 0 ? fd : attach(fd, dir, name, err);
+    struct overlay_paths paths;
+    int rc = overlay_dirs(&paths, name, "store/", kit, own, err);
+    const char *const options[][2] = OVERLAY_OPTIONS("lowerdir", lower, paths, kit);
+    return rc < 0 ? rc : fresh_at("overlay", options, MS_NOSUID | MS_NOATIME | flags, at, err);
 }
 
-/* Make `root` the root of this namespace and let the old one go. */
-static int enter(int root, struct err *err)
+/* The same, detached, with the cwd in the store; `lower` NULL: of the mount `lower_fd`. */
+static int overlay_make(const char *lower, int lower_fd, const char *name, const struct kit *kit, struct err *err)
 {
-    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return err_sys(err, ERR_SYS, "enter the sandbox's root");
-    return 0;
+    struct overlay_paths paths;
+    int rc = overlay_dirs(&paths, name, "", kit, true, err);
+    const char *const options[][2] = OVERLAY_OPTIONS(lower == NULL ? "lowerdir+" : "lowerdir", lower, paths, kit);
+    return rc < 0 ? rc : fresh_over("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, lower_fd, err);
 }
 
 /* ---- parts: what a run may have written to, and how one sees that it did not ---- */
 
+/* A digest of all that tells of a change; tmpfs counts the entries of a directory in its size. */
+static bool look(int dir, uint64_t *out_digest, uint64_t *out_size)
+{
+    struct statx now;
+    struct siphash hash;
+    ssize_t xattrs = flistxattr(dir, NULL, 0);
+    if (statx(dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &now) < 0)
+        return false;
+    const uint64_t told[] = {
+        (uint64_t)xattrs, now.stx_size, now.stx_nlink, now.stx_mode, now.stx_uid, now.stx_gid, now.stx_attributes,
+        (uint64_t)now.stx_ctime.tv_sec, now.stx_ctime.tv_nsec, (uint64_t)now.stx_mtime.tv_sec, now.stx_mtime.tv_nsec,
+        (uint64_t)now.stx_atime.tv_sec, now.stx_atime.tv_nsec,
+    };
+    siphash_start(&hash, &part_key);
+    siphash_add(&hash, told, sizeof told);
+    *out_digest = siphash_finish(&hash);
+    *out_size = now.stx_size;
+    return true;
+}
+
 int part_watch(struct part *p, int dir, struct err *err)
 {
     p->dir = dir;
-    p->xattrs = flistxattr(dir, NULL, 0);
-    return statx(dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &p->was) < 0 ? err_sys(err, ERR_SYS, "stat a directory") : 0;
+    return look(dir, &p->digest, &p->size) ? 0 : err_sys(err, ERR_SYS, "stat a directory");
 }
 
 static int part_begin(struct part *p, int store, const char *name, struct err *err)
@@ -323,29 +399,17 @@ static int part_begin(struct part *p, int store, const char *name, struct err *e
     return dir < 0 ? err_sys(err, ERR_SYS, "store/%s", name) : part_watch(p, dir, err);
 }
 
-/* tmpfs counts the entries of a directory in its size. */
 bool part_clean(const struct part *p)
 {
-    struct statx now;
-    const struct statx *was = &p->was;
-    return statx(p->dir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &now) == 0 && flistxattr(p->dir, NULL, 0) == p->xattrs &&
-           now.stx_size == was->stx_size && now.stx_nlink == was->stx_nlink && now.stx_mode == was->stx_mode &&
-           now.stx_uid == was->stx_uid && now.stx_gid == was->stx_gid && now.stx_attributes == was->stx_attributes &&
-           memcmp(&now.stx_ctime, &was->stx_ctime, sizeof now.stx_ctime) == 0 &&
-           memcmp(&now.stx_mtime, &was->stx_mtime, sizeof now.stx_mtime) == 0 &&
-           memcmp(&now.stx_atime, &was->stx_atime, sizeof now.stx_atime) == 0;
+    uint64_t digest, size;
+    return look(p->dir, &digest, &size) && digest == p->digest;
 }
 
-/* A directory of the store, owned by uid 0 inside, mounted in the root. */
-static int show(struct part *p, const struct shown *s, int store, int root, const struct kit *kit, struct err *err)
+/* A directory of the store, owned by uid 0 inside, to be mounted in the root. */
+static int shown_make(struct part *p, const struct shown *s, int store, const struct kit *kit, struct err *err)
 {
     int rc = own_by(store, s->name, s->mode, kit, true, err);
-    if (rc == 0)
-        rc = part_begin(p, store, s->name, err);
-    if (rc < 0)
-        return rc;
-    own_fd fd = open_tree(store, s->name, CLONE_FLAGS);
-    return fd < 0 ? err_sys(err, ERR_SYS, "directory for /%s", s->at) : attach(fd, root, s->at, err);
+    return rc < 0 ? rc : part_begin(p, store, s->name, err);
 }
 
 /* Empty `dir` of the store, in which nobody lives any more. False: it is too much, or too deep. */
@@ -408,7 +472,10 @@ bool world_reset(struct world *w, const struct kit *kit)
         snprintf(at, sizeof at, "/%s", shown[i].at);
         part_end(&w->parts[i]);
         if (umount2(at, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || !remove_dir(w->store, shown[i].name, &budget) ||
-            show(&w->parts[i], &shown[i], w->store, root, kit, &err) < 0)
+            shown_make(&w->parts[i], &shown[i], w->store, kit, &err) < 0)
+            return false;
+        own_fd fd = open_tree(w->store, shown[i].name, CLONE_FLAGS);
+        if (fd < 0 || attach(fd, root, shown[i].at, &err) < 0)
             return false;
     }
     if (mount_store_size(w, kit->disk_bytes, kit->disk_inodes, &err) < 0)
@@ -416,100 +483,143 @@ bool world_reset(struct world *w, const struct kit *kit)
     /* Whatever else may be left takes room. What the dead had open the kernel may be about to let go. */
     for (int tries = 0; tries < 5; tries++) {
         struct statfs now;
-        if (fstatfs(w->store, &now) == 0 && now.f_bfree == w->room.f_bfree && now.f_ffree == w->room.f_ffree)
+        if (fstatfs(w->store, &now) == 0 && now.f_bfree == w->blocks_free && now.f_ffree == w->inodes_free)
             return true;
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     }
     return false;
 }
 
-static int mount_cpus_in(int store, struct world *w, uint32_t count, struct err *err)
+/* One file with three names. */
+int mount_cpus(struct world *w, uint32_t count, struct err *err)
 {
-    static const char *const names[] = { "cpu/online", "cpu/possible", "cpu/present" };
     char text[32];
     int n = count > 1 ? snprintf(text, sizeof text, "0-%u\n", count - 1) : snprintf(text, sizeof text, "0\n");
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && count != w->cpus; i++) {
-        own_fd fd = openat(store, names[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0444);
-        if (fd < 0 || write(fd, text, (size_t)n) != n)
-            return err_sys(err, ERR_SYS, "processors shown");
-    }
+    if (count == w->cpus)
+        return 0;
+    own_fd fd = openat(w->store, "cpu/online", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0444);
+    if (fd < 0 || write(fd, text, (size_t)n) != n)
+        return err_sys(err, ERR_SYS, "processors shown");
     w->cpus = count;
     return 0;
 }
 
-int mount_cpus(struct world *w, uint32_t count, struct err *err) { return mount_cpus_in(w->store, w, count, err); }
-
-int mount_world(struct world *w, const struct kit *kit, struct err *err)
+/* The store at "store", as all that is made here below the cwd: the lower root, where nobody foreign has ever been. */
+static int store_make(struct world *w, const struct kit *kit, struct err *err)
 {
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
-    static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
     static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues", "cpu" };
-    *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
-    umask(0);
-    own_fd store = fresh("tmpfs", options, MOUNT_ATTR_NOSUID, err);
-    int rc = store < 0 ? store : attach(store, AT_FDCWD, "store", err);
-    for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
-        if (mkdirat(store, dirs[i], 0755) < 0)
-            rc = err_sys(err, ERR_SYS, "store directories");
-    if (rc == 0 && mknodat(store, "mask", S_IFREG | 0444, 0) < 0)
-        rc = err_sys(err, ERR_SYS, "store file");
-    w->marks = !kit->rootless || (rc == 0 && setxattr("store", "user.marks", "", 0, 0) == 0);
-    own_fd root = rc < 0 ? rc : overlay_make("lower/top:skeleton", -1, "root", "store/", kit, true, MOUNT_ATTR_NOATIME, err);
-    rc = root < 0 ? err->code : attach(root, AT_FDCWD, "root", err);
-    for (uint32_t i = 0; rc == 0 && i < kit->plan.layer_count; i++) {
-        char lower[32];
-        snprintf(lower, sizeof lower, "lower/%s", kit->plan.layers[i]);
-        rc = overlay(lower, kit->plan.layers[i], "store/", root, kit, (kit->plan.own >> i) & 1, err);
+    int rc = fresh_at("tmpfs", options, MS_NOSUID, "store", err);
+    if (rc < 0)
+        return rc;
+    w->store = open("store", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
+        if (mkdirat(w->store, dirs[i], 0755) < 0)
+            return err_sys(err, ERR_SYS, "store directories");
+    if (mknodat(w->store, "mask", S_IFREG | 0444, 0) < 0)
+        return err_sys(err, ERR_SYS, "store file");
+    w->marks = !kit->rootless || setxattr("store", "user.marks", "", 0, 0) == 0;
+    rc = mount_cpus(w, kit->cpus, err);
+    if (rc == 0 && (linkat(w->store, "cpu/online", w->store, "cpu/possible", 0) < 0 ||
+                    linkat(w->store, "cpu/online", w->store, "cpu/present", 0) < 0))
+        rc = err_sys(err, ERR_SYS, "processors shown");
+    return rc;
+}
+
+/* The overlays, the first at "root" and the others in it. */
+static int layers_make(const struct kit *kit, struct err *err)
+{
+    const struct plan *plan = &kit->plan;
+    int rc = overlay_at("lower/top:skeleton", "root", "root", kit, true, 0, err);
+    for (uint32_t i = 0; rc == 0 && i < plan->layer_count; i++) {
+        char lower[32], at[32];
+        if ((plan->bare >> i) & 1)
+            continue;
+        snprintf(lower, sizeof lower, "lower/%s", plan->layers[i]);
+        snprintf(at, sizeof at, "root/%s", plan->layers[i]);
+        rc = overlay_at(lower, plan->layers[i], at, kit, (plan->own >> i) & 1, MS_NODEV, err);
     }
-    for (size_t i = 0; rc == 0 && kit->rootless && i < sizeof nodes / sizeof nodes[0]; i++) {
-        char path[16];
-        snprintf(path, sizeof path, "dev/%s", nodes[i].name);
-        rc = carry_over(path, root, err);
+    return rc;
+}
+
+/* What a rootless sandbox borrows of the host. */
+static int borrowed_show(struct err *err)
+{
+    int rc = bind_at("proc", "root/proc", err);
+    for (size_t i = 0; rc == 0 && i < sizeof nodes / sizeof nodes[0]; i++) {
+        char from[16], to[24];
+        snprintf(from, sizeof from, "dev/%s", nodes[i].name);
+        snprintf(to, sizeof to, "root/%s", from);
+        rc = bind_at(from, to, err);
     }
-    if (rc == 0 && kit->rootless)
-        rc = carry_over("proc", root, err);
-    for (uint32_t i = 0; rc == 0 && i < SHOWN_COUNT; i++)
-        rc = show(&w->parts[w->part_count++], &shown[i], store, root, kit, err);
+    return rc;
+}
+
+/* All directories that lie open, mounted, and all parts to be watched. */
+static int parts_make(struct world *w, const struct kit *kit, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < SHOWN_COUNT; i++) {
+        char from[24], to[32];
+        snprintf(from, sizeof from, "store/%s", shown[i].name);
+        snprintf(to, sizeof to, "root/%s", shown[i].at);
+        rc = shown_make(&w->parts[w->part_count++], &shown[i], w->store, kit, err);
+        if (rc == 0)
+            rc = bind_at(from, to, err);
+    }
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         char upper[32];
+        if ((kit->plan.bare >> i) & 1)
+            continue;
         snprintf(upper, sizeof upper, "up/%s", i == kit->plan.layer_count ? "root" : kit->plan.layers[i]);
-        rc = part_begin(&w->parts[w->part_count++], store, upper, err);
+        rc = part_begin(&w->parts[w->part_count++], w->store, upper, err);
     }
-    if (rc < 0)
-        return rc;
-    own_fd cpu = mount_cpus_in(store, w, kit->cpus, err) < 0 ? -1 : open_tree(store, "cpu", CLONE_FLAGS);
-    rc = cpu < 0 ? err_sys(err, ERR_SYS, "processors shown") : attach(cpu, root, "sys/devices/system/cpu", err);
-    if (rc < 0)
-        return rc;
-    own_fd ptys = fresh("devpts", pts, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
-    rc = ptys < 0 ? ptys : attach(ptys, root, "dev/pts", err);
+    return rc;
+}
+
+int mount_world(struct world *w, const struct kit *kit, struct err *err)
+{
+    static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
+    struct statfs room;
+    *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    int rc = store_make(w, kit, err);
+    if (rc == 0)
+        rc = layers_make(kit, err);
+    if (rc == 0 && kit->rootless)
+        rc = borrowed_show(err);
+    if (rc == 0)
+        rc = parts_make(w, kit, err);
+    if (rc == 0)
+        rc = bind_at("store/cpu", "root/sys/devices/system/cpu", err);
+    if (rc == 0)
+        rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC, "root/dev/pts", err);
     /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
-    own_fd empty = rc < 0 ? -1 : open_tree(AT_FDCWD, "empty", CLONE_FLAGS);
     if (rc == 0)
-        rc = empty < 0 ? err_sys(err, ERR_SYS, "cover of the store") : attach(store, root, "assay/store", err);
+        rc = attach_ours(w->store, AT_FDCWD, "root/assay/store", err);
     if (rc == 0)
-        rc = attach(empty, root, "assay/store", err);
+        rc = bind_at("empty", "root/assay/store", err);
     if (rc < 0)
         return rc;
-    if (fstatfs(store, &w->room) < 0)
+    if (fstatfs(w->store, &room) < 0)
         return err_sys(err, ERR_SYS, "store");
-    w->store = give_fd(&store);
-    return enter(root, err);
+    w->blocks_free = room.f_bfree;
+    w->inodes_free = room.f_ffree;
+    return chdir("root") < 0 ? err_sys(err, ERR_SYS, "root") : enter(err);
 }
 
 /* With the cwd in the store: an overlay of detached mount `lower`. Kernels before 6.13 want the lower layer by name and
  * in this namespace: there it is attached for the moment it takes. */
 static int overlay_detached(int lower, const char *name, const struct kit *kit, struct err *err)
 {
-    int fd = overlay_make(NULL, lower, name, "", kit, true, MOUNT_ATTR_NODEV, err);
+    int fd = overlay_make(NULL, lower, name, kit, err);
     if (fd >= 0)
         return fd;
-    int rc = attach(lower, AT_FDCWD, "lower", err);
+    int rc = attach_ours(lower, AT_FDCWD, "lower", err);
     if (rc == 0)
-        rc = overlay_make("lower", -1, name, "", kit, true, MOUNT_ATTR_NODEV, err);
+        rc = overlay_make("lower", -1, name, kit, err);
     umount2("lower", MNT_DETACH);               /* its path would tell inside where the host keeps it */
     return rc;
 }
@@ -568,7 +678,9 @@ int mount_root(struct world *w, const struct kit *kit, int lower, struct err *er
     if (rc == 0)
         rc = attach(w->store, root, "assay/store", err);        /* moves it, with its cover */
     w->proc_mounted = false;                                    /* the old one leaves with the old root */
-    return rc < 0 ? rc : enter(root, err);
+    if (rc == 0 && fchdir(root) < 0)
+        rc = err_sys(err, ERR_SYS, "environment root");
+    return rc < 0 ? rc : enter(err);
 }
 
 int mount_tree(struct world *w, const struct kit *kit, int tree, struct err *err)
@@ -593,13 +705,13 @@ int mount_queues(struct world *w, struct err *err)
             return err_sys(err, ERR_SYS, "old message queues");
     }
     own_fd fd = fresh("mqueue", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
-    int rc = fd < 0 ? fd : attach(fd, w->store, "queues", err);
+    int rc = fd < 0 ? fd : attach_ours(fd, w->store, "queues", err);
     if (rc == 0)
         w->queues = give_fd(&fd);
     return rc;
 }
 
-int mount_lend(const struct world *w, int tree, struct err *err) { return attach(tree, w->store, "lower", err); }
+int mount_lend(const struct world *w, int tree, struct err *err) { return attach_ours(tree, w->store, "lower", err); }
 
 void mount_lend_end(const struct world *w)
 {
@@ -625,43 +737,72 @@ int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct er
     return 0;
 }
 
-static int mask(int proc, const char *name, int store, const char *with, struct err *err)
+/* With the cwd in the store, and a new /proc mounted in it, where all names are the kernel's or ours. */
+static int mask(const char *const *names, size_t count, const char *with, struct err *err)
 {
-    own_fd at = openat2_beneath(proc, name, O_PATH);
-    if (at < 0)
-        return 0;                               /* this kernel has no such part */
-    own_fd fd = open_tree(store, with, CLONE_FLAGS | AT_SYMLINK_NOFOLLOW);
-    if (fd < 0 || move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        return err_sys(err, ERR_SYS, "mask of /proc/%s", name);
+    for (size_t i = 0; i < count; i++) {
+        char at[32];
+        snprintf(at, sizeof at, "proc/%s", names[i]);
+        if (mount(with, at, NULL, MS_BIND, NULL) < 0 && (errno != ENOENT || i == 0))    /* this kernel may have no such part */
+            return err_sys(err, ERR_SYS, "mask of /%s", at);
+    }
     return 0;
 }
+
+static int read_only(const char *at, struct err *err)
+{
+    const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (bind_at(at, at, err) < 0)
+        return err->code;
+    return mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | flags, NULL) < 0 ? err_sys(err, ERR_SYS, "read-only %s", at) : 0;
+}
+
+#define PROC_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 int mount_proc_hidden(struct err *err)
 {
     static const char *const options[][2] = { { "hidepid", "2" }, { NULL, NULL } };
-    return fresh("proc", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+    return fresh("proc", options, PROC_ATTRS, err);
 }
 
-int mount_proc(const struct world *w, struct err *err)
+static int proc_of(int room, struct err *err)
 {
-    own_fd proc = mount_proc_hidden(err);
+    static const char *const options[][2] = { { "pidns", NULL }, { "hidepid", "2" }, { NULL, NULL } };
+    return room < 0 ? mount_proc_hidden(err) : fresh_over("proc", options, PROC_ATTRS, room, err);
+}
+
+/* What tells of the host and what is not to be written to, with the cwd in the store and a new /proc mounted in it. */
+static int proc_masks(struct err *err)
+{
+    int rc = mask(masked_files, sizeof masked_files / sizeof masked_files[0], "mask", err);
+    if (rc == 0)
+        rc = mask(masked_dirs, sizeof masked_dirs / sizeof masked_dirs[0], "masks", err);
+    return rc < 0 ? rc : read_only("proc/sys", err);
+}
+
+int mount_proc(const struct world *w, int room, struct err *err)
+{
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = proc < 0 ? proc : attach(proc, root, "proc", err);
-    for (size_t i = 0; rc == 0 && i < sizeof masked_files / sizeof masked_files[0]; i++)
-        rc = mask(proc, masked_files[i], w->store, "mask", err);
-    for (size_t i = 0; rc == 0 && i < sizeof masked_dirs / sizeof masked_dirs[0]; i++)
-        rc = mask(proc, masked_dirs[i], w->store, "masks", err);
-    if (rc < 0)
-        return rc;
-    own_fd sys = open_tree(proc, "sys", CLONE_FLAGS);
-    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
-    if (sys < 0 || mount_setattr(sys, "", AT_EMPTY_PATH, &ro, sizeof ro) < 0)
-        return err_sys(err, ERR_SYS, "read-only /proc/sys");
-    return attach(sys, proc, "sys", err);
+    own_fd proc = proc_of(room, err);
+    if (proc < 0)
+        return proc;
+    if (fchdir(w->store) < 0)
+        return err_sys(err, ERR_SYS, "store");
+    int rc = attach_ours(proc, w->store, "proc", err);          /* over the one for nested namespaces, if that is there */
+    if (rc == 0) {
+        rc = proc_masks(err);
+        if (rc == 0)
+            rc = attach(proc, root, "proc", err);               /* moves it, with its masks */
+        if (rc < 0)
+            umount2("proc", MNT_DETACH);
+    }
+    if (chdir("/") < 0 && rc == 0)
+        rc = err_sys(err, ERR_SYS, "leave the store");
+    return rc;
 }
 
 int mount_nested_proc(const struct world *w, struct err *err)
 {
-    own_fd proc = fresh("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
-    return proc < 0 ? proc : attach(proc, w->store, "proc", err);
+    own_fd proc = fresh("proc", NULL, PROC_ATTRS, err);
+    return proc < 0 ? proc : attach_ours(proc, w->store, "proc", err);
 }

@@ -7,8 +7,9 @@
  * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
  * is an overlay of the slot's skeleton and the /etc template, and one overlay per layer goes on
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
- * below /assay and covered by an empty directory, out of reach but usable by descriptor.
- * Paths of the image are resolved without symbolic links before anything is mounted on them.
+ * below /assay and covered by an empty directory, out of reach but usable by descriptor. While a world is made nothing foreign is in it, and all that is mounted has
+ * a path of our own making, one call each; later, and in the image, paths are resolved without symbolic links before
+ * anything is mounted on them.
  *
  * Rootless, the kernel gives a user namespace less, and this is all that differs here: no idmapped layer (what belongs to
  * others than the user cannot be written over), device nodes bound from the host's, overlay marks in user attributes and
@@ -17,10 +18,8 @@
  */
 #pragma once
 #include "sandbox/order.h"
-#include <sys/stat.h>
-#include <sys/statfs.h>
 
-/* Jail: read the host's root once. */
+/* Jail: read the host's root once. What is put into a directory that was empty then is not seen in sandboxes. */
 MUST_CHECK int mount_plan(struct plan *out, struct err *err);
 /* Jail: private mount namespace, fresh /proc, template of /etc on /tmp. */
 MUST_CHECK int mount_jail(struct err *err);
@@ -33,8 +32,7 @@ MUST_CHECK int mount_lower(struct kit *kit, struct err *err);
 #define WORLD_PARTS_MAX 16
 struct part {                   /* a directory of the store that foreign code may write to or through */
     int dir;
-    struct statx was;           /* as it was before any */
-    ssize_t xattrs;
+    uint64_t size, digest;      /* as it was before any: how much was in it, and all that tells of a change */
 };
 /* Remember directory `dir`, which the part has from now on, as it is before anything foreign can write to it. */
 MUST_CHECK int part_watch(struct part *p, int dir, struct err *err);
@@ -46,7 +44,7 @@ struct world {                  /* a launcher's view */
     int store;                  /* root of the store */
     struct part parts[WORLD_PARTS_MAX];     /* first SANDBOX_REPORT_DIR and the others that lie open, then the overlays' */
     uint32_t part_count;
-    struct statfs room;         /* of the store, before any run */
+    uint64_t blocks_free, inodes_free;      /* of the store, before any run */
     bool proc_mounted, tree, image;         /* is there one: /proc of a run, the snapshot's tree, a root other than the host's */
     bool marks;                 /* the store can hold an overlay's marks: a directory may replace one of the lower layer */
     uint64_t disk_bytes, disk_inodes;       /* current size of the store */
@@ -75,9 +73,10 @@ void mount_lend_end(const struct world *w);
 /* How many processors /sys/devices/system/cpu tells of, by which libc counts them. Nothing else of /sys is there. */
 MUST_CHECK int mount_cpus(struct world *w, uint32_t count, struct err *err);
 MUST_CHECK int mount_store_size(struct world *w, uint64_t bytes, uint64_t inodes, struct err *err);
-/* Fresh /proc of the caller's pid namespace, dangerous parts masked. Foreign code of an earlier run may have left its
- * files in the root by now: nothing is taken from there, masks come out of the store. */
-MUST_CHECK int mount_proc(const struct world *w, struct err *err);
+/* Fresh /proc of pid namespace `room`, which kernels before 6.17 refuse, or, where that is -1, of the caller's; dangerous
+ * parts masked. Foreign code of an earlier run may have left its files in the root by now: nothing is taken from there. It
+ * gets its masks in the store, out of reach, and then moves. */
+MUST_CHECK int mount_proc(const struct world *w, int room, struct err *err);
 /* The same, mounted nowhere. Returns a descriptor, owned. */
 MUST_CHECK int mount_proc_hidden(struct err *err);
 /*

@@ -86,6 +86,7 @@ struct plan {                   /* what the top of the host's root looks like, r
     char     layers[PLAN_NAMES_MAX][8];                             /* real directories, one overlay each */
     uint32_t link_count, layer_count;
     uint32_t own;               /* bit i: layer i belongs to uid 0 inside and can be written over */
+    uint32_t bare;              /* bit i: nothing is in it, so that it needs no overlay */
 };
 
 #define RING_STRIDE ((sizeof(struct ring) + 4095) & ~(size_t)4095)       /* of several in one file */

@@ -20,6 +20,17 @@ static bool readable(const char *path)
     return fd >= 0 && read(fd, b, 1) == 1;
 }
 
+/* The keeper's root, which ours was mounted over. */
+static bool below_the_root(void)
+{
+    int top = open("/", O_RDONLY);
+    if (mkdir("/tmp/c", 0755) < 0 || chroot("/tmp/c") < 0 || fchdir(top) < 0)
+        return false;
+    for (int i = 0; i < 64 && chdir("..") == 0; i++)
+        ;
+    return access("lower", F_OK) == 0 || access("skeleton", F_OK) == 0;
+}
+
 /* As uid 0 with every capability, one level down: what of it counts outside? */
 static int inside(void)
 {
@@ -27,7 +38,7 @@ static int inside(void)
         "sys/kernel/threads-max", "sys/kernel/panic", "sys/fs/file-max", "sysrq-trigger", "irq/default_smp_affinity", "timer_list", "kcore", "kmsg",
         "kpageflags", "slabinfo", "vmallocinfo" };
     static const char *const facts[] = { "cmdline", "interrupts", "partitions", "diskstats", "modules", "config.gz", "kallsyms" };
-    static const char *const covers[] = { "/assay/store", "/proc/keys", "/proc/sys", "/proc" };
+    static const char *const covers[] = { "/assay/store", "/proc/keys", "/proc/sys", "/proc", "/" };
     char path[96], line[64] = "";
     mkdir("/tmp/p", 0755);
     mkdir("/tmp/m", 0755);
@@ -52,6 +63,8 @@ static int inside(void)
 
     for (size_t i = 0; i < sizeof covers / sizeof covers[0]; i++)
         tried("uncover", umount2(covers[i], MNT_DETACH));
+    tried("statmount", syscall(457, NULL, NULL, 0, 0));
+    tried("listmount", syscall(458, NULL, NULL, 0, 0));
     tried("bind-root-alone", mount("/", "/tmp/m", NULL, MS_BIND, NULL));
     tried("bind-cover-alone", mount("/assay", "/tmp/m", NULL, MS_BIND, NULL));
     tried("move-cover", mount("/assay/store", "/tmp/m", NULL, MS_MOVE, NULL));
@@ -85,6 +98,7 @@ static int inside(void)
     tried("bpf", syscall(SYS_bpf, 9999, NULL, 0));
     tried("set-time", syscall(SYS_clock_settime, 0, NULL));
     tried("chown-to-host-root", chown("/tmp/p", 1, 1));
+    judged("below-the-root", below_the_root());
     return 0;
 }
 
@@ -110,4 +124,4 @@ static int twin(void) { return says_ok(access("/proc/self/ns/user", F_OK) == 0);
 
 ATTACK(.tries = "every capability in nested namespaces, with a fresh /proc and mounts (CVE-2022-0185, CVE-2022-0492)", .attack = attack, .twin = twin, .bare = "nested",
        .must = { "nested refused ENOSYS" },
-       .compatible = { .grants = "nested proc-anew facts-of-the-host", .must = { "sys/kernel/core_pattern refused EACCES", "uncover refused EINVAL", "bpf refused ENOSYS" } });
+       .compatible = { .grants = "nested proc-anew facts-of-the-host", .must = { "sys/kernel/core_pattern refused EACCES", "uncover refused EINVAL", "below-the-root refused" } });
