@@ -188,6 +188,46 @@ static void closing_in_the_middle(void **state)
     sandbox_client_close(c);
 }
 
+/* A kill may come before the command is born, in its birth, and after its end: the run ends once, as killed or by itself, and
+ * what comes after it in the slot is whole. */
+static void killed_at_birth(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 600 };
+    struct sandbox_client *c = box_start(1);
+    struct sandbox *s = NULL;
+    struct err err = { 0 };
+    for (int i = 0; i < ROUNDS; i++) {
+        struct outcome o = { 0 };
+        const struct sandbox_streams apart = { .in = -1, .out = -1, .err = -1, .apart = true };
+        const char *const argv[] = { i & 1 ? "yes" : "true", NULL };
+        struct sandbox_command cmd = { .argv = argv, .streams = i % 7 == 0 ? &apart : NULL, .measure = i % 5 == 0 };
+        if (s == NULL)
+            s = box_acquire(c, BOX_EMPTY, usual);
+        assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &err), 0);
+        for (uint64_t end = clock_mono_ns() + (uint64_t)(i % 40) * 50000; clock_mono_ns() < end; )
+            ;
+        sandbox_kill(s);
+        if (i % 3 == 0) {
+            sandbox_close(s);
+            s = NULL;
+            assert_false(o.come);
+            continue;
+        }
+        assert_int_equal(box_wait(c, &o.come, 20000), 0);
+        if (o.rc < 0 || (o.result.end != SANDBOX_END_KILLED && (i & 1 || o.result.end != SANDBOX_END_EXIT)))
+            fail_msg("round %d: %d %s: end %d", i, o.rc, o.err.msg, (int)o.result.end);
+        outcome_done(&o);
+        if (i % 3 == 1) {
+            o = box_run(c, s, "echo $$ mine");
+            assert_string_equal(o.output, "2 mine\n");
+            outcome_done(&o);
+        }
+    }
+    sandbox_close(s);
+    sandbox_client_close(c);
+}
+
 /* ---- death ---- */
 
 static void jail_killed(bool whole)
@@ -483,6 +523,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_at_once), cmocka_unit_test(nothing_piles_up), cmocka_unit_test(closing_in_the_middle),
+        cmocka_unit_test(killed_at_birth),
         cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
         cmocka_unit_test(next_jail_removes_what_a_dead_one_left),
         cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
