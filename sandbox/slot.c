@@ -636,7 +636,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;
-        if (n->rc < 0) {
+        if (n->rc < 0 && s->state != SLOT_DRAIN) {      /* none is born of a crew that we have killed: no failure of it */
             s->state = SLOT_HELD;
             fail(j, s, n, GRANT_DONE);
         } else if (n->report) {
