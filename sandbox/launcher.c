@@ -22,6 +22,7 @@
 #include "sandbox/ipc.h"
 #include "sandbox/keeper.h"
 #include "sandbox/mount.h"
+#include "sandbox/pid1.h"
 #include "sandbox/relay.h"
 #include "sandbox/ring.h"
 #include "sandbox/warm.h"
@@ -60,6 +61,7 @@ struct launcher {
     struct sandbox_limits limits;
     pid_t zygote, reaper;           /* 0: none */
     int zygote_sock, reaper_fd;
+    struct pid1 pid1;               /* the reaper, before anything foreign was there */
     int room;                       /* the run's pid namespace */
     int last;                       /* number that was given out last in the run's pid namespace, when it was asked for */
     bool ready;                     /* for a command: it may have begun */
@@ -183,6 +185,7 @@ static void crew_end(struct launcher *l)
     disarm(l);
     drop_fd(&l->command_fd);
     drop_fd(&l->reaper_fd);
+    pid1_forget(&l->pid1);
     drop_fd(&l->room);
     drop_fd(&l->zygote_sock);
     l->forked = false;
@@ -316,6 +319,7 @@ static int crew_make(struct launcher *l, struct err *err)
     l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
     l->room = h.fd;
+    pid1_watch(&l->pid1, l->kit->proc, l->reaper, l->reaper_fd);
     return within(l, see_proc) && l->world.proc_mounted ? 0 : err_sys(err, ERR_SYS, "/proc of a run");
 }
 
@@ -343,10 +347,11 @@ static int arm(struct launcher *l, struct err *err)
     return rc;
 }
 
-/* Has nobody lived in the run's pid namespace but the crew and one process after another of its making? */
+/* Has nobody lived in the run's pid namespace but the crew and one process after another of its making, which left pid 1 alone? */
 static bool among_ourselves(struct launcher *l)
 {
-    return l->zygote > 0 && l->reaper > 0 && l->last_pid >= 0 && within(l, renumber) && l->last >= 1 && l->last <= 2;
+    return l->zygote > 0 && l->reaper > 0 && l->last_pid >= 0 && within(l, renumber) && l->last >= 1 && l->last <= 2 &&
+           pid1_unchanged(&l->pid1);
 }
 
 /* Be ready for a command: with the crew of the last run, if it may serve again, or with a new one (*out_new). */
@@ -861,7 +866,7 @@ static int children_watch(void)
 
 void launcher_main(struct kit *kit, struct net *net)
 {
-    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .command_fd = -1, .sock = -1,
+    struct launcher l = { .kit = kit, .net = net, .zygote_sock = -1, .reaper_fd = -1, .room = -1, .pid1.limits = -1, .command_fd = -1, .sock = -1,
                           .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     bool is_new;
