@@ -733,12 +733,13 @@ static void child_ended(struct launcher *l)
         l->warm.pid = -1;
     if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
         l->zygote = 0;
-    if (l->ready && l->command_fd < 0)
+    if (l->ready && l->command_fd < 0) {
+        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. */
+        const bool dead = l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0;
         hear_birth(l);
-    /* Killed before it could speak? Nobody else can be a child of ours by then. */
-    if (l->ready && l->command_fd < 0 && l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        how.si_pid != 0 && how.si_pid != l->reaper)
-        l->command_fd = pidfd_open(how.si_pid, 0);
+        if (l->command_fd < 0 && dead && how.si_pid != l->reaper)
+            l->command_fd = pidfd_open(how.si_pid, 0);
+    }
     const bool crew_over = l->zygote == 0 || (l->reaper > 0 && has_ended(l->reaper_fd));
     if (l->ready && (l->command_fd >= 0 ? has_ended(l->command_fd) : crew_over))
         ended(l);
