@@ -265,6 +265,45 @@ static struct outcome python(struct sandbox_client *c, const char *text)
     return o;
 }
 
+/* A run that is killed while its crew is being made has printed and used nothing: neither the run before it shows in its
+ * result, nor another sandbox's. */
+static void killed_before_it_began(void **state)
+{
+    (void)state;
+    enum { SLOTS = 3 };
+    static const char before[] = "echo secret; python3 -c 'x = bytearray(60 << 20); sum(range(10000000))'; sleep 5 &";
+    struct sandbox_client *c = box_start(1);
+    struct sandbox_limits none = usual;
+    none.network = SANDBOX_NET_NONE;
+    for (int another = 0; another < 2; another++) {
+        struct sandbox *s = NULL;
+        struct outcome o = { 0 };
+        if (another) {
+            for (int i = 0; i < SLOTS; i++) {
+                o = box_once(c, BOX_EMPTY, usual, before);
+                outcome_done(&o);
+            }
+            s = box_acquire(c, BOX_EMPTY, none);
+        } else {
+            s = box_acquire(c, BOX_EMPTY, usual);
+            o = box_run(c, s, before);
+            outcome_done(&o);
+        }
+        assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "exec sleep 20" }, box_done, &o, &o.err), 0);
+        sandbox_kill(s);
+        assert_int_equal(box_wait(c, &o.come, 10000), 0);
+        assert_int_equal(o.rc, 0);
+        assert_int_equal(o.result.end, SANDBOX_END_KILLED);
+        assert_string_equal(o.output, "");
+        assert_int_equal(o.result.output_bytes, 0);
+        if (box_grouped(&o.result))
+            assert_true(o.result.cpu_ns < NS_PER_S / 10 && o.result.memory_bytes_peak < (uint64_t)30 << 20);
+        outcome_done(&o);
+        sandbox_close(s);
+    }
+    sandbox_client_close(c);
+}
+
 /* Whatever a sandbox did, to itself, to pid 1 or to its namespaces, the next one in its slot begins as the first did. */
 static void each_begins_as_the_first(void **state)
 {
@@ -603,7 +642,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_at_once), cmocka_unit_test(nothing_piles_up), cmocka_unit_test(closing_in_the_middle),
         cmocka_unit_test(killed_at_birth),
-        cmocka_unit_test(each_begins_as_the_first),
+        cmocka_unit_test(each_begins_as_the_first), cmocka_unit_test(killed_before_it_began),
         cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
         cmocka_unit_test(next_jail_removes_what_a_dead_one_left),
         cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
