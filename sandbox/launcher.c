@@ -22,6 +22,7 @@
 #include "sandbox/ipc.h"
 #include "sandbox/maker.h"
 #include "sandbox/mount.h"
+#include "sandbox/pid1.h"
 #include "sandbox/relay.h"
 #include "sandbox/ring.h"
 #include "sandbox/warm.h"
@@ -61,6 +62,7 @@ struct launcher {
     struct sandbox_limits limits;
     pid_t zygote, reaper;           /* 0: none */
     int zygote_sock, reaper_fd;
+    struct pid1 pid1;               /* the reaper, before anything foreign was there */
     int room;                       /* the run's pid namespace */
     int last;                       /* number that was given out last in the run's pid namespace, when it was asked for */
     bool ready;                     /* for a command: it may have begun */
@@ -184,6 +186,7 @@ static void crew_end(struct launcher *l)
     disarm(l);
     drop_fd(&l->command_fd);
     drop_fd(&l->reaper_fd);
+    pid1_forget(&l->pid1);
     drop_fd(&l->room);
     drop_fd(&l->zygote_sock);
     l->forked = false;
@@ -326,6 +329,7 @@ static int crew_make(struct launcher *l, struct err *err)
     l->reaper = h.answer.pid;
     l->reaper_fd = pidfd_open(l->reaper, 0);
     l->room = h.fd;
+    pid1_watch(&l->pid1, l->kit->proc, l->reaper, l->reaper_fd);
     struct err refused;
     l->world.proc_mounted = mount_proc(&l->world, l->room, &refused) == 0;
     if (!l->world.proc_mounted && !(within(l, see_proc) && l->world.proc_mounted))      /* before Linux 6.17 */
@@ -357,10 +361,11 @@ static int arm(struct launcher *l, struct err *err)
     return rc;
 }
 
-/* Has nobody lived in the run's pid namespace but the crew and one process after another of its making? */
+/* Has nobody lived in the run's pid namespace but the crew and one process after another of its making, which left pid 1 alone? */
 static bool among_ourselves(struct launcher *l)
 {
-    return l->zygote > 0 && l->reaper > 0 && l->last_pid >= 0 && within(l, renumber) && l->last >= 1 && l->last <= 2;
+    return l->zygote > 0 && l->reaper > 0 && l->last_pid >= 0 && within(l, renumber) && l->last >= 1 && l->last <= 2 &&
+           pid1_unchanged(&l->pid1);
 }
 
 /* Be ready for a command: with the crew of the last run, if it may serve again, or with a new one (*out_new). */
@@ -745,12 +750,13 @@ static void child_ended(struct launcher *l)
         l->warm.pid = -1;
     if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
         l->zygote = 0;
-    if (l->ready && l->command_fd < 0)
+    if (l->ready && l->command_fd < 0) {
+        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. */
+        const bool dead = l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0;
         hear_birth(l);
-    /* Killed before it could speak? Nobody else can be a child of ours by then. */
-    if (l->ready && l->command_fd < 0 && l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        how.si_pid != 0 && how.si_pid != l->reaper)
-        l->command_fd = pidfd_open(how.si_pid, 0);
+        if (l->command_fd < 0 && dead && how.si_pid != l->reaper)
+            l->command_fd = pidfd_open(how.si_pid, 0);
+    }
     const bool crew_over = l->zygote == 0 || (l->reaper > 0 && has_ended(l->reaper_fd));
     if (l->ready && (l->command_fd >= 0 ? has_ended(l->command_fd) : crew_over))
         ended(l);
@@ -899,7 +905,7 @@ static int children_watch(void)
 void launcher_main(struct kit *kit, struct net *net, int lower)
 {
     struct launcher l = { .kit = kit, .net = net, .lower = lower, .procs = -1, .zygote_sock = -1, .reaper_fd = -1, .room = -1,
-                          .command_fd = -1, .sock = -1, .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
+                          .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
     struct err err = { 0 };
     l.self = pidfd_open(getpid(), 0);
     l.children = children_watch();

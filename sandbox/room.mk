@@ -1,7 +1,7 @@
 # sandbox: the door is a client library; behind it stands assay-jail, a separate privileged program.
 LIBS_sandbox :=
 SANDBOX_OBJS := $(addprefix $(B)/sandbox/,client.o)
-JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o maker.o launcher.o mount.o net.o ipc.o siphash.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o landlock.o seccomp.o warm.o)
+JAIL_OBJS    := $(addprefix $(B)/sandbox/,jail.o slot.o cgroup.o maker.o launcher.o mount.o net.o ipc.o pid1.o siphash.o etc.o cell.o ring.o relay.o edits.o collect.o files.o diff.o copy.o rights.o landlock.o seccomp.o warm.o)
 
 # The warm host's native half, loaded inside by whatever interpreter is there: it links nothing. The jail carries both halves.
 $(B)/sandbox/warm/fork.so: sandbox/warm/fork.c

@@ -195,9 +195,6 @@ static void start(struct slot *s, const void *text, size_t len)
         .cpus = cpus_of(s) < s->kit.cpus ? cpus_of(s) : 0,
     };
     struct err err;
-    s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;
-    s->kit.ring->measure = s->measure;
-    s->kit.ring->max = s->limits.output_bytes;
     s->began_ns = clock_mono_ns();
     s->ready = false;
     if (s->errors_fd >= 0 || s->streams[0] >= 0 || s->streams[1] >= 0 || s->streams[2] >= 0) {
@@ -225,9 +222,15 @@ static int errors_make(struct slot *s, struct err *err)
     return 0;
 }
 
-/* The slot is held and has a command, waiting or as `text`: hand it to the crew, or have that made ready first. */
+/* The slot is held and has a command, waiting or as `text`: hand it to the crew, or have that made ready first. It may be
+ * killed before that: what is told of it then must not be of the run before. */
 static void begin(struct slot *s, const void *text, size_t len)
 {
+    s->kit.ring->total = s->kit.ring->tasks = s->kit.ring->over = 0;
+    s->kit.ring->measure = s->measure;
+    s->kit.ring->max = s->limits.output_bytes;
+    if (!s->ready)
+        mark(s);
     if (s->measure)
         cgroup_detail(&s->cgroup, &s->detail);
     uint64_t now = clock_mono_ns();
@@ -674,7 +677,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
         s->end = *n;
-        if (n->rc < 0 && s->state == SLOT_RUNNING) {    /* killed before it could begin, it was killed */
+        if (n->rc < 0 && s->state != SLOT_DRAIN) {      /* none is born of a crew that we have killed: no failure of it */
             s->state = SLOT_HELD;
             fail(j, s, n, GRANT_DONE);
         } else if (n->report) {

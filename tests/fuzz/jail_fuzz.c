@@ -461,7 +461,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                       .cgroup.version = (int)(byte(&in) % 3) };
     set_defaults(&j);
     for (uint32_t i = 0; i < SLOTS; i++) {
-        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .agent = -1, .command = -1, .report_fd = -1,
+        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1, .report_fd = -1,
                                   .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = { .slot = i, .ring = &rings[i] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
@@ -486,7 +486,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (slots[i].sock >= 0)
             abort();
         cgroup_slot_drop(&slots[i].cgroup);
-        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].agent, &slots[i].command, &slots[i].report_fd,
+        int *own[] = { &slots[i].launcher_fd, &slots[i].run_fd, &slots[i].door, &slots[i].command, &slots[i].report_fd,
                        &slots[i].streams[0], &slots[i].streams[1], &slots[i].streams[2], &slots[i].errors_fd };
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
             drop_fd(own[k]);

@@ -188,6 +188,164 @@ static void closing_in_the_middle(void **state)
     sandbox_client_close(c);
 }
 
+/* A kill may come before the command is born, in its birth, and after its end: the run ends once, as killed or by itself, and
+ * what comes after it in the slot is whole. */
+static void killed_at_birth(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 600 };
+    struct sandbox_client *c = box_start(1);
+    struct sandbox *s = NULL;
+    struct err err = { 0 };
+    for (int i = 0; i < ROUNDS; i++) {
+        struct outcome o = { 0 };
+        const struct sandbox_streams apart = { .in = -1, .out = -1, .err = -1, .apart = true };
+        const char *const argv[] = { i & 1 ? "yes" : "true", NULL };
+        struct sandbox_command cmd = { .argv = argv, .streams = i % 7 == 0 ? &apart : NULL, .measure = i % 5 == 0 };
+        if (s == NULL)
+            s = box_acquire(c, BOX_EMPTY, usual);
+        assert_int_equal(sandbox_run(s, &cmd, box_done, &o, &err), 0);
+        for (uint64_t end = clock_mono_ns() + (uint64_t)(i % 40) * 50000; clock_mono_ns() < end; )
+            ;
+        sandbox_kill(s);
+        if (i % 3 == 0) {
+            sandbox_close(s);
+            s = NULL;
+            assert_false(o.come);
+            continue;
+        }
+        assert_int_equal(box_wait(c, &o.come, 20000), 0);
+        if (o.rc < 0 || (o.result.end != SANDBOX_END_KILLED && o.result.end != (i & 1 ? SANDBOX_END_OUTPUT_LIMIT : SANDBOX_END_EXIT)))
+            fail_msg("round %d: %d %s: end %d", i, o.rc, o.err.msg, (int)o.result.end);
+        outcome_done(&o);
+        if (i % 3 == 1) {
+            o = box_run(c, s, "echo $$ mine");
+            assert_string_equal(o.output, "2 mine\n");
+            outcome_done(&o);
+        }
+    }
+    sandbox_close(s);
+    sandbox_client_close(c);
+}
+
+/* ---- what one sandbox leaves to the next ---- */
+
+#define PYTHON_CALLS \
+    "import ctypes, fcntl, os, resource, signal\n" \
+    "libc = ctypes.CDLL(None, use_errno=True)\n" \
+    "def call(n, *a):\n" \
+    "    libc.syscall.restype = ctypes.c_long\n" \
+    "    r = libc.syscall(ctypes.c_long(n), *[ctypes.c_long(x) if isinstance(x, int) else x for x in a])\n" \
+    "    return r if r >= 0 else -ctypes.get_errno()\n"
+
+/* All that a program can see of how it began, of pid 1, and of what can be numbered from outside of it. */
+static const char observe[] = PYTHON_CALLS
+    "for pid in 0, 1:\n"
+    "    b, c = ctypes.create_string_buffer(56), ctypes.create_string_buffer(128)\n"
+    "    print(pid, libc.getpriority(0, pid), call(315, pid, b, 56, 0), b.raw.hex(), call(204, pid, 128, c), c.raw.hex(), call(252, 1, pid))\n"
+    "    print([resource.prlimit(pid, i) for i in range(16)])\n"
+    "mask = os.umask(0)\n"
+    "print(mask, os.getcwd(), os.getpid(), os.getppid(), os.getpgrp(), os.getsid(0), os.environ, libc.getpriority(2, 0))\n"
+    "keep = 'Name Umask FDSize NSpid NSpgid NSsid Threads SigQ SigPnd ShdPnd SigBlk SigIgn SigCgt Cpus_allowed Mems_allowed'.split()\n"
+    "print([l for l in open('/proc/self/status') if l.split(':')[0] in keep])\n"
+    "print([(fd, os.fstat(fd).st_mode, fcntl.fcntl(fd, 3), fcntl.fcntl(fd, 1)) for fd in map(int, os.listdir('/proc/self/fd')) if fd < 3], "
+    "       [fd for fd in range(3, 200) if os.path.exists(f'/proc/self/fd/{fd}')])\n"
+    "print([call(157, p, 0, 0, 0, 0) for p in (3, 7, 27, 30, 37, 39, 42)], call(135, 0xffffffff), open('/proc/self/oom_score_adj').read())\n"
+    "print(sorted(l.split()[3:] for l in open('/proc/self/mountinfo')))\n"
+    "print([open('/proc/sysvipc/' + f).read() for f in ('msg', 'sem', 'shm')])\n"
+    "print([sorted(os.listdir(d)) for d in ('/tmp', '/dev', '/dev/shm', '/testbed', '/home/sandbox', '/assay')])\n"
+    "print(call(240, b'left', 2, 0, None), [(call(29, 0, 4096, 0o1600), call(64, 0, 1, 0o1600), call(68, 0, 0o1600)) for _ in '123'])\n";
+
+static struct outcome python(struct sandbox_client *c, const char *text)
+{
+    const char *const argv[] = { "python3", "-c", text, NULL };
+    struct sandbox *s = box_acquire(c, BOX_EMPTY, usual);
+    struct outcome o = box_command(c, s, (struct sandbox_command){ .argv = argv });
+    sandbox_close(s);
+    return o;
+}
+
+/* A run that is killed while its crew is being made has printed and used nothing: neither the run before it shows in its
+ * result, nor another sandbox's. */
+static void killed_before_it_began(void **state)
+{
+    (void)state;
+    enum { SLOTS = 3 };
+    static const char before[] = "echo secret; python3 -c 'x = bytearray(60 << 20); sum(range(10000000))'; sleep 5 &";
+    struct sandbox_client *c = box_start(1);
+    struct sandbox_limits none = usual;
+    none.network = SANDBOX_NET_NONE;
+    for (int another = 0; another < 2; another++) {
+        struct sandbox *s = NULL;
+        struct outcome o = { 0 };
+        if (another) {
+            for (int i = 0; i < SLOTS; i++) {
+                o = box_once(c, BOX_EMPTY, usual, before);
+                outcome_done(&o);
+            }
+            s = box_acquire(c, BOX_EMPTY, none);
+        } else {
+            s = box_acquire(c, BOX_EMPTY, usual);
+            o = box_run(c, s, before);
+            outcome_done(&o);
+        }
+        assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "exec sleep 20" }, box_done, &o, &o.err), 0);
+        sandbox_kill(s);
+        assert_int_equal(box_wait(c, &o.come, 10000), 0);
+        assert_int_equal(o.rc, 0);
+        assert_int_equal(o.result.end, SANDBOX_END_KILLED);
+        assert_string_equal(o.output, "");
+        assert_int_equal(o.result.output_bytes, 0);
+        if (box_grouped(&o.result))
+            assert_true(o.result.cpu_ns < NS_PER_S / 10 && o.result.memory_bytes_peak < (uint64_t)30 << 20);
+        outcome_done(&o);
+        sandbox_close(s);
+    }
+    sandbox_client_close(c);
+}
+
+/* Whatever a sandbox did, to itself, to pid 1 or to its namespaces, the next one in its slot begins as the first did. */
+static void each_begins_as_the_first(void **state)
+{
+    (void)state;
+    enum { SLOTS = 3 };                         /* that a jail for one has: each is dirtied, each is looked at */
+    static const char *const before[] = {
+        "pass", "call(203, 1, 128, (ctypes.c_ulong * 16)(1))", "libc.setpriority(0, 1, 7)", "libc.setpriority(2, 0, 9)",
+        "call(144, 1, 3, (ctypes.c_int * 1)(0))", "call(251, 1, 1, 3 << 13 | 3)", "call(251, 3, 0, 2 << 13 | 6)",
+        "resource.prlimit(1, resource.RLIMIT_NOFILE, (77, 77))", "resource.prlimit(1, resource.RLIMIT_CPU, (77, 77))",
+        "[os.kill(1, s) for s in range(1, 65) if s not in (32, 33)]",
+        "os.umask(0); os.chdir('/'); signal.pthread_sigmask(0, range(1, 32)); signal.signal(2, signal.SIG_IGN); call(157, 29, 5, 0, 0, 0);"
+        "call(135, 0x40000); os.nice(5); resource.setrlimit(7, (9, 9)); [fcntl.fcntl(fd, 4, os.O_NONBLOCK | os.O_APPEND) for fd in range(3)]",
+        "call(29, 0, 4096, 0o1600)", "call(64, 0, 1, 0o1600)", "call(68, 0, 0o1600)", "call(240, b'left', 0o102, 0o600, None)",
+        "call(31, call(29, 0, 4096, 0o1600), 0, 0)", "call(66, call(64, 0, 1, 0o1600), 0, 0)", "call(71, call(68, 0, 0o1600), 0, 0)",
+        "call(240, b'left', 0o102, 0o600, None); call(241, b'left')",
+        "[call(56, 0x8011, 0, 0, 0, 0) or os._exit(3) for i in range(40)]",             /* CLONE_PARENT: children of ours */
+        "call(56, 0x8011, 0, 0, 0, 0) or signal.pause()", "os.fork() or os.setsid() or signal.pause()", "os.abort()",
+    };
+    struct sandbox_client *c = box_start(1);
+    struct outcome first = python(c, observe);
+    assert_int_equal(first.result.end, SANDBOX_END_EXIT);
+    assert_int_equal(first.result.value, 0);
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s", PYTHON_CALLS, before[i]);
+        for (int k = 0; k < SLOTS; k++) {
+            struct outcome o = python(c, text);
+            if (o.result.end != SANDBOX_END_EXIT || o.result.value != 0)
+                assert_string_equal(before[i], "os.abort()");
+            outcome_done(&o);
+        }
+        for (int k = 0; k < SLOTS; k++) {
+            struct outcome o = python(c, observe);
+            if (strcmp(o.output, first.output) != 0)
+                fail_msg("after `%s`:\n%s\nthe first:\n%s", before[i], o.output, first.output);
+            outcome_done(&o);
+        }
+    }
+    outcome_done(&first);
+    sandbox_client_close(c);
+}
+
 /* ---- death ---- */
 
 static void jail_killed(bool whole)
@@ -482,6 +640,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_at_once), cmocka_unit_test(nothing_piles_up), cmocka_unit_test(closing_in_the_middle),
+        cmocka_unit_test(killed_at_birth),
+        cmocka_unit_test(each_begins_as_the_first), cmocka_unit_test(killed_before_it_began),
         cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
         cmocka_unit_test(next_jail_removes_what_a_dead_one_left),
         cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
