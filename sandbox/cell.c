@@ -455,6 +455,13 @@ static int settle(const struct kit *kit, int sock, struct err *err)
     if (rc < 0)
         return rc;
     usual_limits();
+    if (frame_recv(sock, &o, sizeof o, fds, &nfds, err) != (int)sizeof o || o.kind != CELL_WORLD)
+        _exit(1);
+    own_fd queues = nfds == 1 ? fds[0] : -1;
+    rc = chdir("/") < 0 ? err_sys(err, ERR_SYS, "root") : landlock_confine(kit->landlock, kit->profile, queues, err);
+    if (rc < 0)
+        return rc;
+    /* Whoever is not fenced in with the run could not even be signalled from there, as a pid 1 is elsewhere. */
     struct cell_answer a = { .pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) };
     if (a.pid == 0)
         reaper();
@@ -464,11 +471,7 @@ static int settle(const struct kit *kit, int sock, struct err *err)
     own_fd ns = a.pid < 0 ? -1 : openat(kit->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
     if (ns < 0)
         return err_sys(err, ERR_SYS, "reaper");
-    if (frame_recv(sock, &o, sizeof o, fds, &nfds, err) != (int)sizeof o || o.kind != CELL_WORLD)
-        _exit(1);
-    own_fd queues = nfds == 1 ? fds[0] : -1;
-    rc = chdir("/") < 0 ? err_sys(err, ERR_SYS, "root") : landlock_confine(kit->landlock, kit->profile, queues, err);
-    return rc < 0 ? rc : frame_send(sock, &a, sizeof a, &ns, 1, err);
+    return frame_send(sock, &a, sizeof a, &ns, 1, err);
 }
 
 void cell_zygote(const struct kit *kit, int sock)
