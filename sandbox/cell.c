@@ -37,6 +37,7 @@ static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
 };
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
 #define BIRTH_STACK 32768               /* bytes for the way from fork to exec */
+#define VECTORS 1024                    /* bytes of its arguments and environment, as a rule */
 #define PAGE ((uintptr_t)4096)
 #define STACK_DEPTH ((uintptr_t)65536)  /* deeper than ours goes; the kernel maps twice as much at the start */
 
@@ -143,13 +144,10 @@ static size_t strings_in(const char *text, const char *end)
     return n;
 }
 
-/* NULL-terminated, owned; the strings are the fixed ones and those from `text` to `end`, the last of which ends there. */
-static const char **environment(enum sandbox_profile profile, const char *text, const char *end)
+/* Fills env[], NULL-terminated; the strings are the fixed ones and those from `text` to `end`, the last of which ends there. */
+static void environment(const char **env, enum sandbox_profile profile, const char *text, const char *end)
 {
     size_t n = 0;
-    const char **env = malloc((FIXED_ENV_COUNT + 2 + strings_in(text, end) + 1) * sizeof *env);
-    if (env == NULL)
-        return NULL;
     for (; n < FIXED_ENV_COUNT; n++)
         env[n] = fixed_env[n];
     env[n++] = user_env[profile][0];
@@ -162,27 +160,34 @@ static const char **environment(enum sandbox_profile profile, const char *text, 
         n += at == n;
     }
     env[n] = NULL;
-    return env;
 }
 
-/* What execve() wants, taken from a command (grant.h). The vectors are owned, their strings are the command's. */
-struct call { const char *path, **argv, **env; };
+/* What execve() wants, taken from a command (grant.h), whose strings they are. There is room for one more in env. */
+struct call { const char *path, **argv, **env; void *owned; };
 
-static int call_read(struct call *out, enum sandbox_profile profile, const char *bytes, size_t size, struct err *err)
+/* The vectors lie in `room` if they fit: then the heap is not touched, which costs an idle zygote four pages. */
+static int call_read(struct call *out, enum sandbox_profile profile, const char *bytes, size_t size, void *room, size_t room_size,
+                     struct err *err)
 {
     uint32_t argc = 0;
     const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
     if (size > sizeof argc)
         memcpy(&argc, bytes, sizeof argc);
-    if (argc == 0 || end[-1] != '\0' || argc >= strings_in(path, end))
+    const size_t strings = argc == 0 || end[-1] != '\0' ? 0 : strings_in(path, end);
+    const size_t vectors_size = (strings + FIXED_ENV_COUNT + 4) * sizeof *out->argv;
+    if (argc >= strings)
         return err_set(err, ERR_BAD_INPUT, "command of %zu bytes: %u arguments promised", size, argc);
+    void *owned = vectors_size <= room_size ? NULL : malloc(vectors_size);
+    const char **argv = owned != NULL ? owned : room;
+    if (owned == NULL && vectors_size > room_size)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    *out = (struct call){ path, argv, argv + argc + 1, owned };
     next += strlen(path) + 1;
-    *out = (struct call){ path, calloc((size_t)argc + 1, sizeof *out->argv), NULL };
-    for (uint32_t i = 0; out->argv != NULL && i < argc; i++, next += strlen(next) + 1)
-        out->argv[i] = next;
-    if (out->argv != NULL)
-        out->env = environment(profile, next, end);
-    return out->env != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
+    for (uint32_t i = 0; i < argc; i++, next += strlen(next) + 1)
+        argv[i] = next;
+    argv[argc] = NULL;
+    environment(out->env, profile, next, end);
+    return 0;
 }
 
 /* The command in memfd `fd`, owned, with its size. */
@@ -297,18 +302,17 @@ static int become(void *arg)
 static void run(const struct zygote *z, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
                 const struct err *why)
 {
-    __attribute__((aligned(16))) char stack[BIRTH_STACK];
+    char *const stack = (char *)(((uintptr_t)z | (PAGE - 1)) + 1);      /* the room that cell_restart() left us */
     struct birth b = { .zygote = z, .order = o, .fds = fds, .err = *why };
-    b.rc = bytes == NULL ? why->code : call_read(&b.call, z->profile, bytes, size, &b.err);
+    b.rc = bytes == NULL ? why->code : call_read(&b.call, z->profile, bytes, size, stack + BIRTH_STACK, VECTORS, &b.err);
     /* Not to be born, for want of memory or because the reaper is dead already, is the end of the crew. */
-    if (clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
+    if (clone(become, stack + BIRTH_STACK, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
         err_sys(&b.err, ERR_SYS, "command: fork");
         answer(FD_SOCK, b.err.code, &b.err);
         _exit(1);
     }
     disarm();
-    free(b.call.argv);
-    free(b.call.env);
+    free(b.call.owned);
 }
 
 pid_t cell_fork(void)
@@ -332,9 +336,9 @@ static void restarted(void (*job)(void *), void *arg, uintptr_t border)
     job(arg);
 }
 
-void cell_restart(void (*job)(void *), const void *arg, size_t size)
+void cell_restart(void (*job)(void *), const void *arg, size_t size, size_t room)
 {
-    const uintptr_t border = ((uintptr_t)__builtin_frame_address(0) & -PAGE) - PAGE, top = (border - size) & -16;
+    const uintptr_t border = ((uintptr_t)__builtin_frame_address(0) - room) / PAGE * PAGE - PAGE, top = (border - size) & -16;
     void *copy = memcpy((void *)top, arg, size);
     __asm__ volatile("mov %[top], %%rsp\n\t"
                      "call *%[go]"
@@ -386,12 +390,8 @@ static int host_outfit(struct call *c, const struct kit *kit, int declared, int 
     for (; c->env[n] != NULL; n++)
         if (same_name(c->env[n], "PYTHONPATH="))
             return err_set(err, ERR_BAD_INPUT, "PYTHONPATH is set");
-    const char **more = realloc(c->env, (n + 2) * sizeof *more);
-    if (more == NULL)
-        return err_set(err, ERR_LIMIT, "warm host: out of memory");
-    c->env = more;
-    more[n] = "PYTHONPATH=" WARM_DIR;
-    more[n + 1] = NULL;
+    c->env[n] = "PYTHONPATH=" WARM_DIR;
+    c->env[n + 1] = NULL;
     return 0;
 }
 
@@ -405,7 +405,7 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
     usual_limits();
     umask(022);
     const char *bytes = command_of(declared, &size, &err);
-    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, &err);
+    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, NULL, 0, &err);
     if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
         rc = err_sys(&err, ERR_SYS, "warm host: session");
     if (rc == 0)
@@ -577,5 +577,5 @@ void cell_zygote(const struct kit *kit, const struct world *w, int sock)
         answer(sock, err.code, &err);
         _exit(1);
     }
-    cell_restart(serve, &z, sizeof z);          /* before the reaper is made, as a copy of little */
+    cell_restart(serve, &z, sizeof z, BIRTH_STACK + VECTORS);          /* before the reaper is made, as a copy of little */
 }
