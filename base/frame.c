@@ -41,9 +41,14 @@ int frame_send(int sock, const void *bytes, size_t size, const int *fds, int nfd
 
 int frame_recv(int sock, void *bytes, size_t size, int *fds, int *out_nfds, struct err *err)
 {
+    return frame_recv_apart(sock, bytes, size, NULL, 0, fds, out_nfds, err);
+}
+
+int frame_recv_apart(int sock, void *bytes, size_t size, void *rest, size_t rest_size, int *fds, int *out_nfds, struct err *err)
+{
     union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(int) * FRAME_FDS_MAX)]; } c;
-    struct iovec iov = { .iov_base = bytes, .iov_len = size };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.space, .msg_controllen = sizeof c.space };
+    struct iovec iov[] = { { .iov_base = bytes, .iov_len = size }, { .iov_base = rest, .iov_len = rest_size } };
+    struct msghdr m = { .msg_iov = iov, .msg_iovlen = rest_size > 0 ? 2 : 1, .msg_control = c.space, .msg_controllen = sizeof c.space };
     ssize_t n;
     int nfds = 0;
     *out_nfds = 0;
@@ -71,7 +76,7 @@ int frame_recv(int sock, void *bytes, size_t size, int *fds, int *out_nfds, stru
     if ((m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
-        return err_set(err, ERR_PROTOCOL, "frame: larger than %zu bytes or %d descriptors", size, FRAME_FDS_MAX);
+        return err_set(err, ERR_PROTOCOL, "frame: larger than %zu bytes or %d descriptors", size + rest_size, FRAME_FDS_MAX);
     }
     *out_nfds = nfds;
     return (int)n;

@@ -19,5 +19,8 @@ MUST_CHECK int frame_send(int sock, const void *bytes, size_t size, const int *f
  */
 MUST_CHECK int frame_recv(int sock, void *bytes, size_t size, int *fds, int *out_nfds,
                           struct err *err);
+/* The same, and what is more than `size` goes into rest[rest_size]. */
+MUST_CHECK int frame_recv_apart(int sock, void *bytes, size_t size, void *rest, size_t rest_size, int *fds, int *out_nfds,
+                                struct err *err);
 /* A memfd holding n bytes, sealed against any change. Returns the descriptor, owned. */
 MUST_CHECK int frame_memfd(const char *name, const void *bytes, size_t n, struct err *err);

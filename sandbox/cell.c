@@ -3,8 +3,8 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/landlock.h"
-#include "sandbox/rights.h"
 #include "sandbox/mount.h"
+#include "sandbox/rights.h"
 #include "sandbox/warm.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/rseq.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,6 +37,17 @@ static const char *const user_env[SANDBOX_PROFILE_COUNT][2] = {
 };
 #define FIXED_ENV_COUNT (sizeof fixed_env / sizeof fixed_env[0])
 #define BIRTH_STACK 32768               /* bytes for the way from fork to exec */
+#define VECTORS 1024                    /* bytes of its arguments and environment, as a rule */
+#define PAGE ((uintptr_t)4096)
+#define STACK_DEPTH ((uintptr_t)65536)  /* deeper than ours goes; the kernel maps twice as much at the start */
+
+/* What a zygote keeps of its beginning. */
+struct zygote {
+    uint32_t slot;
+    enum sandbox_profile profile;
+    int proc, sock, adj;        /* adj: /proc/self/oom_score_adj */
+    int null_errno;             /* why the coming command cannot have /dev/null; 0: it has */
+};
 
 static uid_t inside_uid(const struct kit *kit) { return kit->profile == SANDBOX_COMPATIBLE ? COMPATIBLE_UID : 0; }
 
@@ -132,13 +144,10 @@ static size_t strings_in(const char *text, const char *end)
     return n;
 }
 
-/* NULL-terminated, owned; the strings are the fixed ones and those from `text` to `end`, the last of which ends there. */
-static const char **environment(enum sandbox_profile profile, const char *text, const char *end)
+/* Fills env[], NULL-terminated; the strings are the fixed ones and those from `text` to `end`, the last of which ends there. */
+static void environment(const char **env, enum sandbox_profile profile, const char *text, const char *end)
 {
     size_t n = 0;
-    const char **env = malloc((FIXED_ENV_COUNT + 2 + strings_in(text, end) + 1) * sizeof *env);
-    if (env == NULL)
-        return NULL;
     for (; n < FIXED_ENV_COUNT; n++)
         env[n] = fixed_env[n];
     env[n++] = user_env[profile][0];
@@ -151,27 +160,34 @@ static const char **environment(enum sandbox_profile profile, const char *text, 
         n += at == n;
     }
     env[n] = NULL;
-    return env;
 }
 
-/* What execve() wants, taken from a command (grant.h). The vectors are owned, their strings are the command's. */
-struct call { const char *path, **argv, **env; };
+/* What execve() wants, taken from a command (grant.h), whose strings they are. There is room for one more in env. */
+struct call { const char *path, **argv, **env; void *owned; };
 
-static int call_read(struct call *out, enum sandbox_profile profile, const char *bytes, size_t size, struct err *err)
+/* The vectors lie in `room` if they fit: then the heap is not touched, which costs an idle zygote four pages. */
+static int call_read(struct call *out, enum sandbox_profile profile, const char *bytes, size_t size, void *room, size_t room_size,
+                     struct err *err)
 {
     uint32_t argc = 0;
     const char *path = bytes + sizeof argc, *end = bytes + size, *next = path;
     if (size > sizeof argc)
         memcpy(&argc, bytes, sizeof argc);
-    if (argc == 0 || end[-1] != '\0' || argc >= strings_in(path, end))
+    const size_t strings = argc == 0 || end[-1] != '\0' ? 0 : strings_in(path, end);
+    const size_t vectors_size = (strings + FIXED_ENV_COUNT + 4) * sizeof *out->argv;
+    if (argc >= strings)
         return err_set(err, ERR_BAD_INPUT, "command of %zu bytes: %u arguments promised", size, argc);
+    void *owned = vectors_size <= room_size ? NULL : malloc(vectors_size);
+    const char **argv = owned != NULL ? owned : room;
+    if (owned == NULL && vectors_size > room_size)
+        return err_set(err, ERR_LIMIT, "command: out of memory");
+    *out = (struct call){ path, argv, argv + argc + 1, owned };
     next += strlen(path) + 1;
-    *out = (struct call){ path, calloc((size_t)argc + 1, sizeof *out->argv), NULL };
-    for (uint32_t i = 0; out->argv != NULL && i < argc; i++, next += strlen(next) + 1)
-        out->argv[i] = next;
-    if (out->argv != NULL)
-        out->env = environment(profile, next, end);
-    return out->env != NULL ? 0 : err_set(err, ERR_LIMIT, "command: out of memory");
+    for (uint32_t i = 0; i < argc; i++, next += strlen(next) + 1)
+        argv[i] = next;
+    argv[argc] = NULL;
+    environment(out->env, profile, next, end);
+    return 0;
 }
 
 /* The command in memfd `fd`, owned, with its size. */
@@ -230,11 +246,11 @@ static void call_exec(const struct call *c)
 
 /* A command on its way to be born. */
 struct birth {
-    const struct kit *kit;
+    const struct zygote *zygote;
     const struct cell_order *order;
     struct call call;
     const int *fds;             /* its streams, as order->fds tells */
-    int rc, null_errno;
+    int rc;
     struct err err;             /* rc < 0: what is wrong with the command */
 };
 
@@ -268,9 +284,9 @@ static int become(void *arg)
     }
     setsid();
     given_limits(o);
-    few_cpus(b->kit->slot, o->cpus);
+    few_cpus(b->zygote->slot, o->cpus);
     const bool given = o->fds & CELL_IN;
-    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : b->null_errno;
+    errno = given && dup2(*fds++, 0) >= 0 ? 0 : given ? errno : b->zygote->null_errno;
     if (errno != 0)
         unable(given ? "standard input" : "/dev/null", 126);
     if ((o->fds & CELL_ERR) && dup2(*fds, 2) < 0)
@@ -283,27 +299,57 @@ static int become(void *arg)
 }
 
 /* Begin the command; 0 to 2 are no more ours after that. `bytes` NULL: it cannot be read, for the reason in *why. */
-static void run(const struct kit *kit, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
-                int null_errno, const struct err *why)
+static void run(const struct zygote *z, const struct cell_order *o, const char *bytes, size_t size, const int *fds,
+                const struct err *why)
 {
-    __attribute__((aligned(16))) char stack[BIRTH_STACK];
-    struct birth b = { .kit = kit, .order = o, .fds = fds, .null_errno = null_errno, .err = *why };
-    b.rc = bytes == NULL ? why->code : call_read(&b.call, kit->profile, bytes, size, &b.err);
+    char *const stack = (char *)(((uintptr_t)z | (PAGE - 1)) + 1);      /* the room that cell_restart() left us */
+    struct birth b = { .zygote = z, .order = o, .fds = fds, .err = *why };
+    b.rc = bytes == NULL ? why->code : call_read(&b.call, z->profile, bytes, size, stack + BIRTH_STACK, VECTORS, &b.err);
     /* Not to be born, for want of memory or because the reaper is dead already, is the end of the crew. */
-    if (clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
+    if (clone(become, stack + BIRTH_STACK, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &b) < 0) {
         err_sys(&b.err, ERR_SYS, "command: fork");
         answer(FD_SOCK, b.err.code, &b.err);
         _exit(1);
     }
     disarm();
-    free(b.call.argv);
-    free(b.call.env);
+    free(b.call.owned);
 }
 
 pid_t cell_fork(void)
 {
     struct clone_args args = { .flags = CLONE_CLEAR_SIGHAND, .exit_signal = SIGCHLD };
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+__attribute__((noinline)) void cell_stack_trim(void)
+{
+    const uintptr_t end = ((uintptr_t)__builtin_frame_address(0) - 512) & -PAGE;    /* what we use ourselves stays */
+    madvise((void *)(end - STACK_DEPTH), STACK_DEPTH, MADV_DONTNEED);
+}
+
+/* The job's first frame, which ends at a page's border. */
+static void restarted(void (*job)(void *), void *arg, uintptr_t border)
+{
+    /* As far as the environment, whose pages all processes share, because none writes to them. */
+    madvise((void *)border, ((uintptr_t)environ & -PAGE) - border, MADV_DONTNEED);
+    cell_stack_trim();
+    job(arg);
+}
+
+void cell_restart(void (*job)(void *), const void *arg, size_t size, size_t room)
+{
+    const uintptr_t border = ((uintptr_t)__builtin_frame_address(0) - room) / PAGE * PAGE - PAGE, top = (border - size) & -16;
+    void *copy = memcpy((void *)top, arg, size);
+    __asm__ volatile("mov %[top], %%rsp\n\t"
+                     "call *%[go]"
+                     : : [top] "r"(top), [go] "r"(restarted), "D"(job), "S"(copy), "d"(border) : "memory");
+    __builtin_unreachable();
+}
+
+bool cell_rseq_end(void)
+{
+    struct rseq *r = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
+    return __rseq_size == 0 || (int)r->cpu_id < 0 || syscall(SYS_rseq, r, sizeof *r, RSEQ_FLAG_UNREGISTER, RSEQ_SIG) == 0;
 }
 
 /* What the jail changed of the signals, and cell_fork() leaves. */
@@ -344,12 +390,8 @@ static int host_outfit(struct call *c, const struct kit *kit, int declared, int 
     for (; c->env[n] != NULL; n++)
         if (same_name(c->env[n], "PYTHONPATH="))
             return err_set(err, ERR_BAD_INPUT, "PYTHONPATH is set");
-    const char **more = realloc(c->env, (n + 2) * sizeof *more);
-    if (more == NULL)
-        return err_set(err, ERR_LIMIT, "warm host: out of memory");
-    c->env = more;
-    more[n] = "PYTHONPATH=" WARM_DIR;
-    more[n + 1] = NULL;
+    c->env[n] = "PYTHONPATH=" WARM_DIR;
+    c->env[n + 1] = NULL;
     return 0;
 }
 
@@ -363,7 +405,7 @@ void cell_warm_host(const struct kit *kit, int declared, int sock, int out)
     usual_limits();
     umask(022);
     const char *bytes = command_of(declared, &size, &err);
-    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, &err);
+    int rc = bytes == NULL ? err.code : call_read(&c, SANDBOX_STRICT, bytes, size, NULL, 0, &err);
     if (rc == 0 && (setsid() < 0 || chdir("/") < 0))
         rc = err_sys(&err, ERR_SYS, "warm host: session");
     if (rc == 0)
@@ -429,25 +471,46 @@ static int have_done(const struct cell_order *o, const int *fds, int nfds, struc
     return rc;
 }
 
-/* Pid 1 of the run. It is spoken to by nobody. */
+/*
+ * Pid 1 of the run. It is spoken to by nobody and only sleeps, so it keeps no memory but the page of code that it sleeps in,
+ * which is the program's: no stack (it has no signal handlers), no heap, nothing that a debugger could call into or unwind.
+ */
 _Noreturn static void reaper(void)
 {
     struct sigaction ignore = { .sa_handler = SIG_IGN, .sa_flags = SA_NOCLDWAIT };
     sigaction(SIGCHLD, &ignore, NULL);          /* orphans are reaped by the kernel */
     prctl(PR_SET_NAME, "init");
     close_range(0, ~0u, 0);
-    for (;;)
+    while (!cell_rseq_end())                    /* or the kernel would kill it for what can no longer be written */
         pause();
+    __asm__ volatile(".balign 128\n"            /* so that all of it lies in one page */
+                     "0:\tlea 0b(%%rip), %%rbx\n\t"
+                     "and %[page], %%rbx\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "mov %%rbx, %%rsi\n\t"
+                     "mov %[munmap], %%eax\n\t"
+                     "syscall\n\t"               /* all below it */
+                     "lea %c[size](%%rbx), %%rdi\n\t"
+                     "mov %[top], %%rsi\n\t"
+                     "sub %%rdi, %%rsi\n\t"
+                     "mov %[munmap], %%eax\n\t"
+                     "syscall\n"                 /* and above */
+                     "1:\tmov %[pause], %%eax\n\t"
+                     "syscall\n\t"
+                     "jmp 1b"
+                     : : [page] "i"(-PAGE), [size] "i"(PAGE), [top] "r"((1ul << 47) - PAGE), [munmap] "i"(SYS_munmap),
+                         [pause] "i"(SYS_pause)
+                     : "rax", "rbx", "rcx", "rdi", "rsi", "r11", "memory");
+    __builtin_unreachable();
 }
 
-/* The pid namespace, which is the user namespace's, and all that its processes will have. Tells the launcher. */
+/* The pid namespace, which is the user namespace's, and all that its processes will have. */
 static int settle(const struct kit *kit, int sock, struct err *err)
 {
     struct kit inside = *kit;
     struct cell_order o;
     int fds[FRAME_FDS_MAX], nfds;
     inside.userns = -1;
-    own_fd adj = openat(kit->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     default_signals();
     if (setns(kit->userns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWPID) < 0)
         return err_sys(err, ERR_SYS, "pid namespace");
@@ -458,53 +521,67 @@ static int settle(const struct kit *kit, int sock, struct err *err)
     if (frame_recv(sock, &o, sizeof o, fds, &nfds, err) != (int)sizeof o || o.kind != CELL_WORLD)
         _exit(1);
     own_fd queues = nfds == 1 ? fds[0] : -1;
-    rc = chdir("/") < 0 ? err_sys(err, ERR_SYS, "root") : landlock_confine(kit->landlock, kit->profile, queues, err);
-    if (rc < 0)
-        return rc;
-    /* Whoever is not fenced in with the run could not even be signalled from there, as a pid 1 is elsewhere. */
+    return chdir("/") < 0 ? err_sys(err, ERR_SYS, "root") : landlock_confine(kit->landlock, kit->profile, queues, err);
+}
+
+/* Tells the launcher when both are ready. Whoever is not fenced in with the run could not even be signalled from there, as a
+ * pid 1 is elsewhere: so the reaper comes last. */
+static void reaper_make(const struct zygote *z)
+{
+    struct err err;
     struct cell_answer a = { .pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) };
     if (a.pid == 0)
         reaper();
-    if (adj >= 0 && write(adj, "1000", 4) < 0)
+    if (z->adj >= 0 && write(z->adj, "1000", 4) < 0)
         errno = 0;                              /* only makes the choice of the kernel's victim less sharp */
     /* Whoever is no root may look at neither of us by /proc. */
-    own_fd ns = a.pid < 0 ? -1 : openat(kit->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
-    if (ns < 0)
-        return err_sys(err, ERR_SYS, "reaper");
-    return frame_send(sock, &a, sizeof a, &ns, 1, err);
-}
-
-void cell_zygote(const struct kit *kit, int sock)
-{
-    struct err err = { 0 };
-    int null_errno = 0;
-    prctl(PR_SET_NAME, "zygote");
-    if (settle(kit, sock, &err) < 0) {
-        answer(sock, err.code, &err);
+    own_fd ns = a.pid < 0 ? -1 : openat(z->proc, "self/ns/pid_for_children", O_RDONLY | O_CLOEXEC);
+    int rc = ns < 0 ? err_sys(&err, ERR_SYS, "reaper") : frame_send(z->sock, &a, sizeof a, &ns, 1, &err);
+    if (rc < 0) {
+        answer(z->sock, rc, &err);
         _exit(1);
     }
-    keep_only(sock);
+}
+
+static void serve(void *zygote)
+{
+    static char text[GRANT_INLINE_MAX];         /* apart: no page of it is touched before a command comes */
+    struct zygote *z = zygote;
+    reaper_make(z);
+    keep_only(z->sock);
     for (;;) {
-        struct { struct cell_order o; char text[GRANT_INLINE_MAX]; } packet;
-        const struct cell_order *o = &packet.o;
+        struct cell_order o;
         int fds[FRAME_FDS_MAX], nfds;
-        struct err bad;
-        int n = frame_recv(FD_SOCK, &packet, sizeof packet, fds, &nfds, &bad);
-        if (n < (int)sizeof *o)
+        struct err err;
+        int n = frame_recv_apart(FD_SOCK, &o, sizeof o, text, sizeof text, fds, &nfds, &err);
+        if (n < (int)sizeof o)
             _exit(1);
-        if (o->kind == CELL_ARM && nfds == 1) {
-            null_errno = arm(fds[0]);
-        } else if (o->kind == CELL_RUN && nfds == 0 && o->fds == 0) {
-            run(kit, o, packet.text, (size_t)n - sizeof *o, fds, null_errno, &err);
-        } else if (o->kind == CELL_RUN && nfds == 1 + __builtin_popcount(o->fds)) {
+        if (o.kind == CELL_ARM && nfds == 1) {
+            z->null_errno = arm(fds[0]);
+        } else if (o.kind == CELL_RUN && nfds == 0 && o.fds == 0) {
+            run(z, &o, text, (size_t)n - sizeof o, fds, &err);
+        } else if (o.kind == CELL_RUN && nfds == 1 + __builtin_popcount(o.fds)) {
             size_t len = 0;
-            own_mem char *text = command_of(fds[0], &len, &err);
-            run(kit, o, text, len, fds + 1, null_errno, &err);
+            own_mem char *given = command_of(fds[0], &len, &err);
+            run(z, &o, given, len, fds + 1, &err);
         } else {
-            int done = have_done(o, fds, nfds, &err);
+            int done = have_done(&o, fds, nfds, &err);
             answer(FD_SOCK, done, &err);
         }
         for (int i = 0; i < nfds; i++)
             close(fds[i]);
     }
+}
+
+void cell_zygote(const struct kit *kit, int sock)
+{
+    const struct zygote z = { .slot = kit->slot, .profile = kit->profile, .proc = kit->proc, .sock = sock,
+                              .adj = openat(kit->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC) };
+    struct err err = { 0 };
+    prctl(PR_SET_NAME, "zygote");
+    if (settle(kit, sock, &err) < 0) {
+        answer(sock, err.code, &err);
+        _exit(1);
+    }
+    cell_restart(serve, &z, sizeof z, BIRTH_STACK + VECTORS);          /* before the reaper is made, as a copy of little */
 }

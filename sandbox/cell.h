@@ -33,6 +33,13 @@ struct cell_answer { int32_t rc, sys; char msg[ERR_MSG_SIZE]; int32_t pid; };   
 /* fork() without the care for threads and streams, of which we have none and which costs memory; no signal has a handler in
  * the child. */
 pid_t cell_fork(void);
+/* Go on with `job`, which never returns, on pages of the stack that nobody has touched; its argument is a copy of arg[size],
+ * and all that was on the stack is given back. The copy ends below a page's border, and `room` bytes from there on are free. */
+_Noreturn void cell_restart(void (*job)(void *arg), const void *arg, size_t size, size_t room);
+/* Coming to rest: give back what deeper calls have touched of the stack. */
+void cell_stack_trim(void);
+/* False: the kernel goes on writing into our memory on which processor we are, as libc asked it to. */
+bool cell_rseq_end(void);
 /* Never returns. May be begun before the world is there: makes itself, the run's pid namespace and the reaper meanwhile. Of its
  * descriptors it keeps `sock`. */
 _Noreturn void cell_zygote(const struct kit *kit, int sock);

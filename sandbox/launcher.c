@@ -48,6 +48,9 @@
 
 #define WARM_ANSWER_MS_MAX 5000
 #define WITHIN_STACK 16384
+#define APART __attribute__((noinline))     /* what it puts on the stack is gone when the launcher is at rest */
+
+enum { RELAY_IN = 2, RELAY_COUNT };
 
 struct launcher {
     struct kit *kit;                /* our own copy since the fork */
@@ -71,6 +74,7 @@ struct launcher {
     uint32_t crew;                  /* number of the run */
     int output[2];                  /* read ends of its output, and of standard error if apart; -1: all have closed it */
     struct ring *rings[2];          /* where that is kept; the second only with standard error apart */
+    struct relay relays[RELAY_COUNT];   /* output and errors of a run to the caller, input to the run */
     bool over;                      /* more output than allowed: killed for it */
     bool forked;                    /* the command is the fork of a warm host: its crew serves one run */
     struct warm warm;
@@ -79,8 +83,6 @@ struct launcher {
     char start[sizeof ((struct sandbox_result){ 0 }).start];    /* how this sandbox's next run begins */
 };
 
-static struct relay relays[3];      /* output and errors of a run to the caller, input to the run */
-enum { RELAY_IN = 2 };
 
 /* An answer of a process of the sandbox's, which one it is, and what came with it (owned; -1: nothing). */
 struct heard { struct cell_answer answer; pid_t pid; int fd; };
@@ -249,13 +251,13 @@ static bool within(struct launcher *l, job_fn job)
     pid_t number = 32767;
     int status = -1;
     __attribute__((aligned(16))) char stack[WITHIN_STACK];
-    struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK | CLONE_FILES, .exit_signal = SIGCHLD,
-                               .stack = (uintptr_t)stack, .stack_size = sizeof stack,
+    /* Without SIGCHLD, for which we would look whether a command has ended. */
+    struct clone_args args = { .flags = CLONE_VM | CLONE_VFORK | CLONE_FILES, .stack = (uintptr_t)stack, .stack_size = sizeof stack,
                                .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
     if (setns(l->room, CLONE_NEWPID) < 0)
         return false;
     pid_t pid = clone_call(&args, job, l);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
     if (setns(l->self, CLONE_NEWPID) < 0)
         _exit(1);                               /* whom we start next must not be born there */
@@ -580,7 +582,7 @@ static int acquire(struct launcher *l, const struct order *o, const int *fds, in
 static void streams_end(struct launcher *l)
 {
     for (int i = 0; i < 3; i++)
-        relay_close(&relays[i]);
+        relay_close(&l->relays[i]);
     if (l->rings[1] != NULL)
         munmap(l->rings[1], sizeof(struct ring));
     l->rings[1] = NULL;
@@ -619,12 +621,12 @@ static int streams_start(struct launcher *l, const struct order *o, const int *f
         close(errors[1]);
     l->output[1] = errors[0];
     if (mine[0] >= 0 && in[1] >= 0)
-        relay_open(&relays[RELAY_IN], mine[0], in[1]);
+        relay_open(&l->relays[RELAY_IN], mine[0], in[1]);
     else if (mine[0] >= 0)
         close(mine[0]);
     for (int i = 0; i < 2; i++)
         if (mine[i + 1] >= 0)
-            relay_open(&relays[i], -1, mine[i + 1]);
+            relay_open(&l->relays[i], -1, mine[i + 1]);
     return rc;
 }
 
@@ -640,7 +642,7 @@ static uint8_t chunk[RELAY_BYTES];
 /* Some output of the command, or its end. */
 static void output(struct launcher *l, int i)
 {
-    struct relay *r = &relays[i];
+    struct relay *r = &l->relays[i];
     bool relayed = r->live && r->to >= 0;
     ssize_t n = ring_take(l->rings[i], l->output[i], allowed(l), relayed ? r->bytes : chunk, sizeof chunk);
     if (n < 0) {
@@ -674,7 +676,7 @@ static int pipe_copy(int from)
 /* All writers are dead: keep what is left in the pipe (owned), and let the reader of the stream have it at his pace. */
 static void drain(struct launcher *l, int i, int pipe)
 {
-    struct relay *r = &relays[i];
+    struct relay *r = &l->relays[i];
     own_fd rest = pipe, copy = rest >= 0 && r->live && r->to >= 0 && !l->over ? pipe_copy(rest) : -1;
     uint64_t kept = 0;
     for (ssize_t n = 1; rest >= 0 && n > 0; kept += n > 0 ? (uint64_t)n : 0)
@@ -724,7 +726,7 @@ static void ended(struct launcher *l)
     disarm(l);
     n.crew = l->reaper > 0 ? l->crew : 0;
     drain(l, 0, rest[0]);
-    relay_close(&relays[RELAY_IN]);
+    relay_close(&l->relays[RELAY_IN]);
     if (l->rings[1] != NULL) {
         drain(l, 1, rest[1]);
         munmap(l->rings[1], sizeof(struct ring));
@@ -740,12 +742,12 @@ static void ended(struct launcher *l)
 }
 
 /* One of ours has ended. Foreign code can make itself such a child too: those are left until the crew ends. */
-static void child_ended(struct launcher *l)
+static APART void child_ended(struct launcher *l)
 {
-    struct signalfd_siginfo many[8];
+    struct signalfd_siginfo one;                /* however many have ended */
     siginfo_t how = { 0 };
-    while (read(l->children, many, sizeof many) > 0)
-        ;
+    if (read(l->children, &one, sizeof one) < 0 && errno != EINTR)
+        _exit(1);
     if (l->warm.pid > 0 && waitpid(l->warm.pid, NULL, WNOHANG) == l->warm.pid)
         l->warm.pid = -1;
     if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
@@ -820,11 +822,12 @@ static bool reset(struct launcher *l, bool killed)
     tell(l, &ready, rc, &err, NULL, 0);
     if (rc == 0)
         warm_next(l);
+    cell_stack_trim();
     return rc == 0;
 }
 
 /* One order of the jail. False: it is gone, or this launcher is of no more use. */
-static bool obey(struct launcher *l)
+static APART bool obey(struct launcher *l)
 {
     struct order o;
     struct note n = { 0 };
@@ -888,9 +891,9 @@ static bool obey(struct launcher *l)
     return true;
 }
 
-static bool relays_idle(void)
+static bool relays_idle(const struct launcher *l)
 {
-    return relays[0].to < 0 && relays[1].to < 0 && relays[RELAY_IN].to < 0;
+    return l->relays[0].to < 0 && l->relays[1].to < 0 && l->relays[RELAY_IN].to < 0;
 }
 
 /* Where SIGCHLD comes to. */
@@ -902,48 +905,63 @@ static int children_watch(void)
     return sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void launcher_main(struct kit *kit, struct net *net, int lower)
+/* The world and the first crew. Tells the jail. */
+static APART int begin(struct launcher *l)
 {
-    struct launcher l = { .kit = kit, .net = net, .lower = lower, .procs = -1, .zygote_sock = -1, .reaper_fd = -1, .room = -1,
-                          .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 }, .rings = { kit->ring }, .declared = -1 };
+    struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    l.self = pidfd_open(getpid(), 0);
-    l.children = children_watch();
-    l.last_pid = openat(kit->proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
-    int rc = l.self < 0 || l.children < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
+    struct kit *kit = l->kit;
+    l->self = pidfd_open(getpid(), 0);
+    l->children = children_watch();
+    l->last_pid = openat(kit->proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
+    int rc = l->self < 0 || l->children < 0 ? err_sys(&err, ERR_SYS, "pidfd") : 0;
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
     if (rc == 0)
-        rc = zygote_begin(&l, &err);
+        rc = zygote_begin(l, &err);
     if (rc == 0)
-        rc = mount_world(&l.world, kit, &err);
+        rc = mount_world(&l->world, kit, &err);
     if (rc == 0)
-        rc = ipc_watch(&l.ipc, kit, &l.world, &err);
+        rc = ipc_watch(&l->ipc, kit, &l->world, &err);
     if (rc == 0)
-        rc = crew_make(&l, &err);
-    if (rc == 0 && (rc = arm(&l, &err)) == 0) {
-        l.crew++;
-        crew_tell(&l, true);
+        rc = crew_make(l, &err);
+    if (rc == 0 && (rc = arm(l, &err)) == 0) {
+        l->crew++;
+        crew_tell(l, true);
     }
-    struct note ready = { .kind = NOTE_READY };
-    tell(&l, &ready, rc, &err, NULL, 0);
-    for (int i = 0; i < 3; i++)
-        relays[i].from = relays[i].to = -1;
-    while (rc == 0) {
+    tell(l, &ready, rc, &err, NULL, 0);
+    return rc;
+}
+
+struct beginning { struct kit kit; struct net net; int lower; };
+
+static void launcher(void *beginning)
+{
+    static uint8_t bytes[RELAY_COUNT][RELAY_BYTES];
+    struct beginning *b = beginning;
+    struct launcher l = { .kit = &b->kit, .net = &b->net, .lower = b->lower, .procs = -1, .zygote_sock = -1, .reaper_fd = -1,
+                          .room = -1, .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 },
+                          .rings = { b->kit.ring }, .declared = -1 };
+    for (int i = 0; i < RELAY_COUNT; i++)
+        l.relays[i] = (struct relay){ .from = -1, .to = -1, .bytes = bytes[i] };
+    if (begin(&l) < 0)
+        _exit(1);
+    cell_stack_trim();
+    for (;;) {
         struct pollfd p[7] = {
-            { .fd = kit->sock, .events = POLLIN },
+            { .fd = l.kit->sock, .events = POLLIN },
             { .fd = l.children, .events = POLLIN },
         };
         for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
             p[2 + i] = (struct pollfd){
-                .fd = l.over || (relays[i].live && relays[i].at < relays[i].len) ? -1 : l.output[i], .events = POLLIN };
-        for (int i = 0; i < 3; i++)
-            p[4 + i] = relay_poll(&relays[i]);
-        if (poll(p, l.output[1] < 0 && relays_idle() ? 3 : 7, -1) < 0 && errno != EINTR)
+                .fd = l.over || (l.relays[i].live && l.relays[i].at < l.relays[i].len) ? -1 : l.output[i], .events = POLLIN };
+        for (int i = 0; i < RELAY_COUNT; i++)
+            p[4 + i] = relay_poll(&l.relays[i]);
+        if (poll(p, l.output[1] < 0 && relays_idle(&l) ? 3 : 7, -1) < 0 && errno != EINTR)
             break;
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < RELAY_COUNT; i++)
             if (p[4 + i].revents != 0)
-                relay_step(&relays[i]);
+                relay_step(&l.relays[i]);
         if (p[1].revents != 0)
             child_ended(&l);
         else if (p[2].revents != 0)
@@ -954,4 +972,11 @@ void launcher_main(struct kit *kit, struct net *net, int lower)
             break;
     }
     _exit(1);
+}
+
+void launcher_main(struct kit *kit, struct net *net, int lower)
+{
+    const struct beginning b = { *kit, *net, lower };
+    cell_rseq_end();                            /* each of ours would have a page of its own for it */
+    cell_restart(launcher, &b, sizeof b, 0);    /* all that we write at rest lies in few pages then */
 }

@@ -17,7 +17,7 @@ struct relay {
     bool live;                  /* more will be put into bytes[] by others */
     uint64_t left;              /* so much of `from` is still to go */
     size_t at, len;             /* bytes[at .. len) wait to be written */
-    uint8_t bytes[RELAY_BYTES];
+    uint8_t *bytes;             /* [RELAY_BYTES], the caller's; apart, so that no page is touched before there are any */
 };
 
 /* `to` (owned from here on) gets what is put into bytes[], or what `from` (owned, or -1) has. */
