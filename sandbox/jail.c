@@ -211,6 +211,13 @@ int jail_watch(struct jail *j, const struct slot *s, int pidfd, struct err *err)
     return watch(j, pidfd, s->kit.slot | ID_DEATH, err);
 }
 
+static void close_all(const int *fds, int nfds)
+{
+    for (int i = 0; i < nfds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
 /* The maker's next answer, if there is one or we are to wait for it. */
 static void on_maker(struct jail *j, bool wait)
 {
@@ -226,6 +233,7 @@ static void on_maker(struct jail *j, bool wait)
         slot_born(j, &j->slots[b.slot], b.serial, nfds == 1 ? fds[0] : -1, b.sys);
         return;
     }
+    close_all(fds, nfds);
     log_line(LOG_ERROR, "the maker of sandboxes is gone");
     j->births = 0;
     j->over = true;
@@ -237,7 +245,7 @@ int jail_birth(struct jail *j, struct slot *s, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
     own_fd ours = pair[0], theirs = pair[1], lower = s->lower, network = s->network;
-    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = s->own };
+    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = lower >= 0 ? s->own : 0 };
     int fds[FRAME_FDS_MAX] = { theirs, s->kit.userns }, n = 2;
     const struct { uint32_t bit; int fd; } more[] = {
         { BIRTH_LOWER, lower }, { BIRTH_NET, network }, { BIRTH_CGROUP, s->cgroup.dir },
@@ -558,9 +566,7 @@ static void on_client(struct jail *j)
         }
         if (n > 0)
             n = took(j, &packet.r, packet.text, (size_t)n, fds, nfds, &err);
-        for (int k = 0; k < nfds; k++)
-            if (fds[k] >= 0)
-                close(fds[k]);
+        close_all(fds, nfds);
         if (n < 0) {
             log_err(LOG_ERROR, &err, "client dropped");
             j->over = true;
@@ -568,9 +574,19 @@ static void on_client(struct jail *j)
     }
 }
 
+/* Has the maker told of the launcher, if that has anything to say? */
+static bool is_told(struct jail *j, const struct slot *s)
+{
+    struct pollfd p = { .fd = s->sock, .events = POLLIN };
+    while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0 && poll(&p, 1, 0) > 0)
+        on_maker(j, true);
+    return s->launcher_fd >= 0 || j->births == 0;
+}
+
 static void on_slot(struct jail *j, struct slot *s)
 {
-    while (s->sock >= 0) {
+    const uint32_t serial = s->serial;
+    while (s->sock >= 0 && s->serial == serial) {       /* the next launcher is to be told first */
         struct note n;
         struct err err = { 0 };
         int fds[FRAME_FDS_MAX], nfds;
@@ -578,13 +594,12 @@ static void on_slot(struct jail *j, struct slot *s)
         if (rc == ERR_BUSY)
             return;
         if (rc != (int)sizeof n) {
+            close_all(fds, nfds);
             slot_lost(s);
             return;
         }
         rc = slot_note(j, s, &n, fds, nfds, &err);
-        for (int i = 0; i < nfds; i++)
-            if (fds[i] >= 0)
-                close(fds[i]);
+        close_all(fds, nfds);
         if (rc < 0) {
             log_err(LOG_ERROR, &err, "slot ended");
             slot_lost(s);
@@ -649,9 +664,8 @@ static int loop(struct jail *j, struct err *err)
                 on_maker(j, false);
             } else {
                 struct slot *s = &j->slots[id & ~ID_DEATH];
-                while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0)
-                    on_maker(j, true);          /* the birth comes before what is said after it */
-                on_slot(j, s);                  /* also what the dead said last */
+                if (is_told(j, s))
+                    on_slot(j, s);              /* also what the dead said last */
                 if (id & ID_DEATH)
                     slot_deaths(j, s);
             }

@@ -45,7 +45,6 @@ static void drop_crew(struct slot *s)
     drop_fd(&s->run_fd);
     drop_fd(&s->door);
     s->ready = false;
-    drop_command(s);
 }
 
 static void drop_errors(struct slot *s)
@@ -65,10 +64,13 @@ static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, 
     jail_answer(j, &a, NULL, 0);
 }
 
+/* slot_deaths() follows. */
 static void kill_launcher(const struct slot *s)
 {
     if (s->launcher_fd >= 0)
-        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);        /* slot_deaths() follows */
+        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);
+    if (s->spent_fd >= 0)
+        pidfd_send_signal(s->spent_fd, SIGKILL, NULL, 0);           /* it ends by itself, or hangs */
 }
 
 /* An order that the socket does not take means a slot that hangs. */
@@ -317,6 +319,7 @@ void slot_scrub(struct jail *j, struct slot *s)
         return;
     s->state = SLOT_SCRUB;
     drop_crew(s);
+    drop_command(s);
     drop_fd(&s->report_fd);
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     if (s->launcher_fd >= 0)
@@ -463,6 +466,7 @@ static void collect(struct jail *j, struct slot *s)
     s->report_fd = memfd_create("report", MFD_CLOEXEC);
     if (s->report_fd < 0 || cgroup_limit(&s->cgroup, &more, &err) < 0) {
         err_sys(&err, ERR_SYS, "report");
+        drop_fd(&s->report_fd);
         s->state = SLOT_HELD;
         s->deadline_ns = 0;
         answer(j, s, GRANT_DONE, err.code, &err);
@@ -542,7 +546,9 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
 static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
+    s->made = false;
     drop_crew(s);
+    drop_command(s);
     enum slot_state was = s->state;
     if (was == SLOT_SCRUB) {
         slot_make(j, s);
@@ -606,7 +612,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 {
     switch ((enum note_kind)n->kind) {
     case NOTE_READY:
-        if (s->state == SLOT_MAKING && s->spent_fd >= 0) {
+        if (s->state == SLOT_MAKING && s->spent_fd >= 0 && n->rc == 0) {
             s->made = true;
             s->end = *n;
         } else if (s->state == SLOT_MAKING) {
@@ -676,6 +682,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             drop_crew(s);                       /* outside a run the kernel took it, for memory: the next run has one made */
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
+        drop_command(s);
         s->end = *n;
         if (n->rc < 0 && s->state != SLOT_DRAIN) {      /* none is born of a crew that we have killed: no failure of it */
             s->state = SLOT_HELD;
@@ -710,6 +717,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 void slot_lost(struct slot *s)
 {
     drop_fd(&s->sock);
+    s->made = false;
     kill_launcher(s);
 }
 
