@@ -291,11 +291,11 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
     (void)s, (void)limits;
     return refuse(BAD_CGROUP, err);
 }
-int cgroup_slot_renew(struct cgroup_slot *s, bool occupied, struct err *err)
+int cgroup_slot_renew(struct cgroup_slot *s, struct err *err)
 {
     int rc = s->host->version == 2 ? -1 : cgroup_limit(s, NULL, err);
-    if (rc == 0 || (occupied && s->host->version == 1))
-        return rc;
+    if (rc == 0)
+        return 0;
     cgroup_slot_drop(s);
     return cgroup_slot_make(s, s->host, s->slot, err);
 }
