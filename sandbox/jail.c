@@ -211,6 +211,13 @@ int jail_watch(struct jail *j, const struct slot *s, int pidfd, struct err *err)
     return watch(j, pidfd, s->kit.slot | ID_DEATH, err);
 }
 
+static void close_all(const int *fds, int nfds)
+{
+    for (int i = 0; i < nfds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
 /* The maker's next answer, if there is one or we are to wait for it. */
 static void on_maker(struct jail *j, bool wait)
 {
@@ -226,6 +233,7 @@ static void on_maker(struct jail *j, bool wait)
         slot_born(j, &j->slots[b.slot], b.serial, nfds == 1 ? fds[0] : -1, b.sys);
         return;
     }
+    close_all(fds, nfds);
     log_line(LOG_ERROR, "the maker of sandboxes is gone");
     j->births = 0;
     j->over = true;
@@ -558,9 +566,7 @@ static void on_client(struct jail *j)
         }
         if (n > 0)
             n = took(j, &packet.r, packet.text, (size_t)n, fds, nfds, &err);
-        for (int k = 0; k < nfds; k++)
-            if (fds[k] >= 0)
-                close(fds[k]);
+        close_all(fds, nfds);
         if (n < 0) {
             log_err(LOG_ERROR, &err, "client dropped");
             j->over = true;
@@ -578,13 +584,12 @@ static void on_slot(struct jail *j, struct slot *s)
         if (rc == ERR_BUSY)
             return;
         if (rc != (int)sizeof n) {
+            close_all(fds, nfds);
             slot_lost(s);
             return;
         }
         rc = slot_note(j, s, &n, fds, nfds, &err);
-        for (int i = 0; i < nfds; i++)
-            if (fds[i] >= 0)
-                close(fds[i]);
+        close_all(fds, nfds);
         if (rc < 0) {
             log_err(LOG_ERROR, &err, "slot ended");
             slot_lost(s);
