@@ -45,7 +45,6 @@ static void drop_crew(struct slot *s)
     drop_fd(&s->run_fd);
     drop_fd(&s->door);
     s->ready = false;
-    drop_command(s);
 }
 
 static void drop_errors(struct slot *s)
@@ -314,6 +313,7 @@ void slot_scrub(struct jail *j, struct slot *s)
         return;
     s->state = SLOT_SCRUB;
     drop_crew(s);
+    drop_command(s);
     drop_fd(&s->report_fd);
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
     if (s->launcher_fd >= 0)
@@ -540,6 +540,7 @@ static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
     drop_crew(s);
+    drop_command(s);
     enum slot_state was = s->state;
     if (was == SLOT_SCRUB) {
         slot_make(j, s);
@@ -673,6 +674,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             drop_crew(s);                       /* outside a run the kernel took it, for memory: the next run has one made */
         if (s->state != SLOT_RUNNING && s->state != SLOT_DRAIN)
             return 0;
+        drop_command(s);
         s->end = *n;
         if (n->rc < 0 && s->state == SLOT_RUNNING) {    /* killed before it could begin, it was killed */
             s->state = SLOT_HELD;
