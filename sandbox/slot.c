@@ -460,6 +460,7 @@ static void collect(struct jail *j, struct slot *s)
     s->report_fd = memfd_create("report", MFD_CLOEXEC);
     if (s->report_fd < 0 || cgroup_limit(&s->cgroup, &more, &err) < 0) {
         err_sys(&err, ERR_SYS, "report");
+        drop_fd(&s->report_fd);
         s->state = SLOT_HELD;
         s->deadline_ns = 0;
         answer(j, s, GRANT_DONE, err.code, &err);
