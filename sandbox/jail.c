@@ -574,9 +574,19 @@ static void on_client(struct jail *j)
     }
 }
 
+/* Has the maker told of the launcher, if that has anything to say? */
+static bool is_told(struct jail *j, const struct slot *s)
+{
+    struct pollfd p = { .fd = s->sock, .events = POLLIN };
+    while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0 && poll(&p, 1, 0) > 0)
+        on_maker(j, true);
+    return s->launcher_fd >= 0 || j->births == 0;
+}
+
 static void on_slot(struct jail *j, struct slot *s)
 {
-    while (s->sock >= 0) {
+    const uint32_t serial = s->serial;
+    while (s->sock >= 0 && s->serial == serial) {       /* the next launcher is to be told first */
         struct note n;
         struct err err = { 0 };
         int fds[FRAME_FDS_MAX], nfds;
@@ -654,9 +664,8 @@ static int loop(struct jail *j, struct err *err)
                 on_maker(j, false);
             } else {
                 struct slot *s = &j->slots[id & ~ID_DEATH];
-                while (s->sock >= 0 && s->launcher_fd < 0 && j->births > 0)
-                    on_maker(j, true);          /* the birth comes before what is said after it */
-                on_slot(j, s);                  /* also what the dead said last */
+                if (is_told(j, s))
+                    on_slot(j, s);              /* also what the dead said last */
                 if (id & ID_DEATH)
                     slot_deaths(j, s);
             }
