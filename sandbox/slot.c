@@ -540,6 +540,7 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
 static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
+    s->made = false;
     drop_crew(s);
     drop_command(s);
     enum slot_state was = s->state;
@@ -605,7 +606,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 {
     switch ((enum note_kind)n->kind) {
     case NOTE_READY:
-        if (s->state == SLOT_MAKING && s->spent_fd >= 0) {
+        if (s->state == SLOT_MAKING && s->spent_fd >= 0 && n->rc == 0) {
             s->made = true;
             s->end = *n;
         } else if (s->state == SLOT_MAKING) {
@@ -710,6 +711,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 void slot_lost(struct slot *s)
 {
     drop_fd(&s->sock);
+    s->made = false;
     kill_launcher(s);
 }
 
