@@ -64,10 +64,13 @@ static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, 
     jail_answer(j, &a, NULL, 0);
 }
 
+/* slot_deaths() follows. */
 static void kill_launcher(const struct slot *s)
 {
     if (s->launcher_fd >= 0)
-        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);        /* slot_deaths() follows */
+        pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);
+    if (s->spent_fd >= 0)
+        pidfd_send_signal(s->spent_fd, SIGKILL, NULL, 0);           /* it ends by itself, or hangs */
 }
 
 /* An order that the socket does not take means a slot that hangs. */
