@@ -245,7 +245,7 @@ int jail_birth(struct jail *j, struct slot *s, struct err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
     own_fd ours = pair[0], theirs = pair[1], lower = s->lower, network = s->network;
-    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = s->own };
+    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = lower >= 0 ? s->own : 0 };
     int fds[FRAME_FDS_MAX] = { theirs, s->kit.userns }, n = 2;
     const struct { uint32_t bit; int fd; } more[] = {
         { BIRTH_LOWER, lower }, { BIRTH_NET, network }, { BIRTH_CGROUP, s->cgroup.dir },
