@@ -102,6 +102,7 @@ static int kinds[KINDS];                                    /* descriptors of ev
 static int agent;                                           /* the other end of one of them */
 static int no_timer;                                        /* never readable */
 static int client;                                          /* the client's end of descriptor 3 */
+static int unread;                                          /* frames of the client's: fewer than the jail takes in one go */
 static struct jail *jail;
 static struct input *input;
 static bool drain;                                          /* events come before the next operation */
@@ -458,6 +459,7 @@ static int play_recv(int sock, void *bytes, size_t size, int *fds, int *out_nfds
             abort();                                        /* what it says comes after its birth */
     int n = frame_recv(sock, bytes, size, fds, out_nfds, err);
     if (sock == CLIENT_FD && n > 0) {
+        unread--;
         memset(&last.r, 0, sizeof last.r);
         memcpy(&last.r, bytes, (size_t)n < sizeof last.r ? (size_t)n : sizeof last.r);
         memcpy(last.slots, jail->slots, sizeof last.slots);
@@ -549,8 +551,8 @@ static struct launcher *launcher_in(uint32_t slot, bool old)
 static void frame_of_client(const void *bytes, size_t n, const int *fds, int nfds)
 {
     struct err err;
-    if (n > 0 && frame_send(client, bytes, n, fds, nfds, &err) < 0)
-        err.code = 0;                                       /* the jail is behind: the client's trouble */
+    if (n > 0 && unread < 60 && frame_send(client, bytes, n, fds, nfds, &err) == 0)
+        unread++;
 }
 
 static void request_nearly_right(const struct slot *s, uint32_t what)
@@ -696,7 +698,8 @@ static void settle_ready(void)
     for (uint32_t i = 0; i < SLOTS; i++) {
         struct err err;
         struct launcher *l = launcher_of(jail->slots[i].launcher_fd);
-        if (l != NULL && l->sock >= 0 && jail->slots[i].state == SLOT_MAKING && frame_send(l->sock, &n, sizeof n, NULL, 0, &err) < 0)
+        if (l != NULL && l->sock >= 0 && jail->slots[i].state == SLOT_MAKING &&
+            frame_send(l->sock, &n, sizeof n, NULL, 0, &err) < 0)
             err.code = 0;
     }
 }
@@ -780,7 +783,9 @@ static int play_wait(struct epoll_event *events, int max)
         drain = true;
         if (!(world & WORLD_SLOW_MAKER) && answer_birth(ANSWER_RIGHT))
             continue;
-        if (input->at == input->end || launcher_count >= LAUNCHERS - LAUNCHERS_LEFT)
+        if (launcher_count >= LAUNCHERS - LAUNCHERS_LEFT)
+            input->at = input->end;
+        if (input->at == input->end)
             settle();
         else
             drain = !play();
@@ -797,7 +802,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int pair[2], maker_pair[2], *own[OWN_MAX], open_before = open_count();
     for (char command[256]; recv(agent, command, sizeof command, 0) > 0; )
         ;
-    broken = launcher_count = answered = settling = last.n = 0;
+    broken = launcher_count = answered = settling = last.n = unread = 0;
     usage = 0;
     play_now = NS_PER_S;
     told_to_end = 0;
