@@ -314,18 +314,22 @@ static int zygote_begin(struct launcher *l, struct err *err)
     return err_sys(err, ERR_SYS, "fork");
 }
 
-/* The zygote that was begun, its reaper, and the pid namespace with its /proc. */
-static int crew_make(struct launcher *l, struct err *err)
+/* The world is there: the zygote that was begun goes on. */
+static int zygote_go(struct launcher *l, struct err *err)
 {
     const struct cell_order o = { .kind = CELL_WORLD };
+    return frame_send(l->zygote_sock, &o, sizeof o, &l->world.queues, l->world.queues >= 0, err);
+}
+
+/* The crew of the zygote that goes on: its reaper, and the pid namespace with its /proc. */
+static int crew_make(struct launcher *l, struct err *err)
+{
     struct heard h;
     /* It waits for a grace period: meanwhile the zygote gets ready. */
     if (l->world.proc_mounted && umount2("/proc", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
         return err_sys(err, ERR_SYS, "old /proc");
     l->world.proc_mounted = false;
-    int rc = frame_send(l->zygote_sock, &o, sizeof o, &l->world.queues, l->world.queues >= 0, err);
-    if (rc == 0)
-        rc = hear(l->zygote_sock, 0, &h, err);
+    int rc = hear(l->zygote_sock, 0, &h, err);
     if (rc < 0)
         return rc;
     l->reaper = h.answer.pid;
@@ -337,6 +341,14 @@ static int crew_make(struct launcher *l, struct err *err)
     if (!l->world.proc_mounted && !(within(l, see_proc) && l->world.proc_mounted))      /* before Linux 6.17 */
         return err_sys(err, ERR_SYS, "/proc of a run");
     return 0;
+}
+
+static int crew_new(struct launcher *l, struct err *err)
+{
+    int rc = zygote_begin(l, err);
+    if (rc == 0)
+        rc = zygote_go(l, err);
+    return rc < 0 ? rc : crew_make(l, err);
 }
 
 /* The output of the coming command: our end, and its own to be handed over. */
@@ -377,7 +389,7 @@ static int crew_start(struct launcher *l, bool *out_new, struct err *err)
     *out_new = rc < 0;
     if (rc < 0) {
         crew_end(l);
-        if ((rc = zygote_begin(l, err)) == 0 && (rc = crew_make(l, err)) == 0)
+        if ((rc = crew_new(l, err)) == 0)
             rc = arm(l, err);
     }
     if (rc < 0)
@@ -444,9 +456,7 @@ static int fork_warm(struct launcher *l, struct err *err)
 static int crew_start_warm(struct launcher *l, struct err *err)
 {
     crew_end(l);
-    int rc = zygote_begin(l, err);
-    if (rc == 0)
-        rc = crew_make(l, err);
+    int rc = crew_new(l, err);
     if (rc == 0)
         rc = fork_warm(l, err);
     if (rc < 0) {
@@ -923,6 +933,10 @@ static APART int begin(struct launcher *l)
         rc = mount_world(&l->world, kit, &err);
     if (rc == 0)
         rc = ipc_watch(&l->ipc, kit, &l->world, &err);
+    if (rc == 0)
+        rc = zygote_go(l, &err);
+    if (!l->net->seen)
+        net_look(l->net);                       /* while that is on its way */
     if (rc == 0)
         rc = crew_make(l, &err);
     if (rc == 0 && (rc = arm(l, &err)) == 0) {

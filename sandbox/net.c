@@ -97,7 +97,7 @@ static void forget(struct net *n)
             close(n->counters[i].fd);
 }
 
-static void look_first(struct net *n)
+void net_look(struct net *n)
 {
     bool all = getrandom(&n->key, sizeof n->key, 0) == (ssize_t)sizeof n->key;
     n->seen = true;
@@ -131,7 +131,6 @@ int net_enter(struct net *n, int fd, struct err *err)
     if (setns(fd, CLONE_NEWNET) < 0)
         return err_sys(err, ERR_SYS, "network namespace");
     n->count++;
-    look_first(n);
     return 0;
 }
 
@@ -148,7 +147,7 @@ int net_renew(struct net *n, unsigned long ours, struct err *err)
     struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
     if (s < 0 || ioctl(s, SIOCSIFFLAGS, &r) < 0)
         return err_sys(err, ERR_SYS, "loopback");
-    look_first(n);
+    net_look(n);
     return 0;
 }
 

@@ -33,8 +33,10 @@ struct net {
 /* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. `n` is all
  * zeros. */
 MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
-/* Enter a namespace (borrowed) of which another has just proved that it is as new. */
+/* Enter a namespace (borrowed) of which another has just proved that it is as new. net_look() must follow, before anything
+ * foreign is in it: only then can it be told that it is unused. */
 MUST_CHECK int net_enter(struct net *n, int fd, struct err *err);
+void net_look(struct net *n);
 /* Is it as new, but for `ours` sockets? */
 bool net_unused(const struct net *n, unsigned long ours);
 /* Unless net_unused(), move the calling process into a new one, loopback up. */
