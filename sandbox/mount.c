@@ -65,7 +65,7 @@ static const char *const masked_files[] = {
 };
 static const char *const masked_dirs[] = { "fs", "acpi", "scsi", "bus", "irq", "asound", "driver" };
 
-/* Of a slot. As with the network's counters (net.c) nobody inside learns it, or a digest made with it. */
+/* Of a world. As with the network's counters (net.c) nobody inside learns it, or a digest made with it. */
 static struct siphash_key part_key;
 
 static int openat2_beneath(int dir, const char *path, int flags)
@@ -291,8 +291,6 @@ int mount_lower(struct kit *kit, struct err *err)
     static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton", "proc", "dev" };
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_DENIED, "private mount namespace");
-    if (getrandom(&part_key, sizeof part_key, 0) != (ssize_t)sizeof part_key)
-        return err_sys(err, ERR_SYS, "key");
     own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID, err);
     if (top < 0)
         return top;
@@ -585,6 +583,8 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
     struct statfs room;
     *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    if (getrandom(&part_key, sizeof part_key, 0) != (ssize_t)sizeof part_key)
+        return err_sys(err, ERR_SYS, "key");
     int rc = store_make(w, kit, err);
     if (rc == 0)
         rc = layers_make(kit, err);
