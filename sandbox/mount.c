@@ -151,6 +151,14 @@ static int fresh(const char *type, const char *const (*options)[2], unsigned att
     return fresh_over(type, options, attrs, -1, err);
 }
 
+/* To have looked at what is shown as it lies in a tmpfs is no message to the next sandbox: a time of access that is far ahead
+ * stays. */
+static int never_read(int dir, const char *name, struct err *err)
+{
+    static const struct timespec times[] = { { .tv_sec = INT32_MAX }, { .tv_nsec = UTIME_OMIT } };
+    return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, ERR_SYS, "time of access of %s", name) : 0;
+}
+
 static bool is_empty(const char *path)
 {
     DIR *d = opendir(path);
@@ -298,6 +306,8 @@ int mount_lower(struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(top, dirs[i], 0755) < 0)
             rc = err_sys(err, ERR_SYS, "lower directories");
+    if (rc == 0)
+        rc = never_read(top, "empty", err);
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
@@ -508,6 +518,7 @@ static int store_make(struct world *w, const struct kit *kit, struct err *err)
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues", "cpu" };
+    static const char *const open_to_all[] = { "masks", "mask", "cpu", "cpu/online" };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     int rc = fresh_at("tmpfs", options, MS_NOSUID, "store", err);
@@ -524,6 +535,8 @@ static int store_make(struct world *w, const struct kit *kit, struct err *err)
     if (rc == 0 && (linkat(w->store, "cpu/online", w->store, "cpu/possible", 0) < 0 ||
                     linkat(w->store, "cpu/online", w->store, "cpu/present", 0) < 0))
         rc = err_sys(err, ERR_SYS, "processors shown");
+    for (size_t i = 0; rc == 0 && i < sizeof open_to_all / sizeof open_to_all[0]; i++)
+        rc = never_read(w->store, open_to_all[i], err);
     return rc;
 }
 
@@ -595,7 +608,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     if (rc == 0)
         rc = bind_at("store/cpu", "root/sys/devices/system/cpu", err);
     if (rc == 0)
-        rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC, "root/dev/pts", err);
+        rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC | MS_NOATIME, "root/dev/pts", err);
     /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
     if (rc == 0)
         rc = attach_ours(w->store, AT_FDCWD, "root/assay/store", err);
