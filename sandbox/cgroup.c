@@ -13,6 +13,7 @@
 #define PREFIX "assay-jail."
 #define TCP_BYTES "67108864"            /* v1 counts socket buffers apart, and leaves them unlimited unless told */
 #define ROOMY_BYTES ((uint64_t)64 << 20)        /* the launcher has room for its own work below any such limit */
+#define ROOMY_TASKS 16u                 /* ... and the next one beside it, with its crew and a warm host */
 #define KEEP_CHARGED ((uint64_t)64 << 20)
 #define LEAF "/assay-client"            /* v2: where the processes of a group go whose controllers are passed on */
 
@@ -532,7 +533,7 @@ bool cgroup_settle(struct cgroup_slot *s)
     struct err err;
     if (s->host->version == 2 && s->peak_stays)
         return false;
-    if (s->memory_bytes >= ROOMY_BYTES && number(s->memory_now, NULL) <= KEEP_CHARGED)
+    if (s->memory_bytes >= ROOMY_BYTES && s->pids >= ROOMY_TASKS && number(s->memory_now, NULL) <= KEEP_CHARGED)
         return true;
     return cgroup_limit(s, NULL, &err) == 0;
 }

@@ -65,7 +65,7 @@ static const char *const masked_files[] = {
 };
 static const char *const masked_dirs[] = { "fs", "acpi", "scsi", "bus", "irq", "asound", "driver" };
 
-/* Of a slot. As with the network's counters (net.c) nobody inside learns it, or a digest made with it. */
+/* Of a world. As with the network's counters (net.c) nobody inside learns it, or a digest made with it. */
 static struct siphash_key part_key;
 
 static int openat2_beneath(int dir, const char *path, int flags)
@@ -149,6 +149,14 @@ static int fresh_at(const char *type, const char *const (*options)[2], unsigned 
 static int fresh(const char *type, const char *const (*options)[2], unsigned attrs, struct err *err)
 {
     return fresh_over(type, options, attrs, -1, err);
+}
+
+/* To have looked at what is shown as it lies in a tmpfs is no message to the next sandbox: a time of access that is far ahead
+ * stays. */
+static int never_read(int dir, const char *name, struct err *err)
+{
+    static const struct timespec times[] = { { .tv_sec = INT32_MAX }, { .tv_nsec = UTIME_OMIT } };
+    return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, ERR_SYS, "time of access of %s", name) : 0;
 }
 
 static bool is_empty(const char *path)
@@ -291,8 +299,6 @@ int mount_lower(struct kit *kit, struct err *err)
     static const char *const dirs[] = { "lower", "lower/top", "store", "root", "empty", "skeleton", "proc", "dev" };
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(err, ERR_DENIED, "private mount namespace");
-    if (getrandom(&part_key, sizeof part_key, 0) != (ssize_t)sizeof part_key)
-        return err_sys(err, ERR_SYS, "key");
     own_fd top = fresh("tmpfs", size, MOUNT_ATTR_NOSUID, err);
     if (top < 0)
         return top;
@@ -300,6 +306,8 @@ int mount_lower(struct kit *kit, struct err *err)
     for (size_t i = 0; rc == 0 && i < sizeof dirs / sizeof dirs[0]; i++)
         if (mkdirat(top, dirs[i], 0755) < 0)
             rc = err_sys(err, ERR_SYS, "lower directories");
+    if (rc == 0)
+        rc = never_read(top, "empty", err);
     for (uint32_t i = 0; rc == 0 && i <= kit->plan.layer_count; i++) {
         bool etc = i == kit->plan.layer_count, own = false;
         char from[32], to[32];
@@ -510,6 +518,7 @@ static int store_make(struct world *w, const struct kit *kit, struct err *err)
     char size[32], count[32];
     const char *const options[][2] = { { "size", size }, { "nr_inodes", count }, { "mode", "0755" }, { NULL, NULL } };
     static const char *const dirs[] = { "up", "work", "lower", "masks", "proc", "queues", "cpu" };
+    static const char *const open_to_all[] = { "masks", "mask", "cpu", "cpu/online" };
     snprintf(size, sizeof size, "%llu", (unsigned long long)w->disk_bytes);
     snprintf(count, sizeof count, "%llu", (unsigned long long)w->disk_inodes);
     int rc = fresh_at("tmpfs", options, MS_NOSUID, "store", err);
@@ -526,6 +535,8 @@ static int store_make(struct world *w, const struct kit *kit, struct err *err)
     if (rc == 0 && (linkat(w->store, "cpu/online", w->store, "cpu/possible", 0) < 0 ||
                     linkat(w->store, "cpu/online", w->store, "cpu/present", 0) < 0))
         rc = err_sys(err, ERR_SYS, "processors shown");
+    for (size_t i = 0; rc == 0 && i < sizeof open_to_all / sizeof open_to_all[0]; i++)
+        rc = never_read(w->store, open_to_all[i], err);
     return rc;
 }
 
@@ -585,6 +596,8 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     static const char *const pts[][2] = { { "ptmxmode", "0666" }, { "mode", "0620" }, { NULL, NULL } };
     struct statfs room;
     *w = (struct world){ .store = -1, .queues = -1, .disk_bytes = kit->disk_bytes, .disk_inodes = kit->disk_inodes };
+    if (getrandom(&part_key, sizeof part_key, 0) != (ssize_t)sizeof part_key)
+        return err_sys(err, ERR_SYS, "key");
     int rc = store_make(w, kit, err);
     if (rc == 0)
         rc = layers_make(kit, err);
@@ -595,7 +608,7 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     if (rc == 0)
         rc = bind_at("store/cpu", "root/sys/devices/system/cpu", err);
     if (rc == 0)
-        rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC, "root/dev/pts", err);
+        rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC | MS_NOATIME, "root/dev/pts", err);
     /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
     if (rc == 0)
         rc = attach_ours(w->store, AT_FDCWD, "root/assay/store", err);

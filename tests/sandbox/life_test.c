@@ -466,6 +466,20 @@ static void client_killed_leaves_nothing(void **state)
     close(tell[1]);
 }
 
+/* The world that a sandbox of one task has spoiled is followed by another while its launcher ends. */
+static void a_small_limit_is_not_the_next_ones(void **state)
+{
+    (void)state;
+    struct sandbox_client *c = box_start(1);
+    const struct sandbox_limits one = { .pids = 1 };
+    for (int i = 0; i < 24; i++) {
+        struct outcome o = box_once(c, BOX_EMPTY, one, "echo x >/marker");
+        assert_int_equal(o.result.value, 0);
+        outcome_done(&o);
+    }
+    sandbox_client_close(c);
+}
+
 static void slot_heals(const char *victim)
 {
     struct sandbox_client *c = box_start(1);
@@ -645,7 +659,7 @@ int main(void)
         cmocka_unit_test(jail_killed_leaves_nothing), cmocka_unit_test(guardian_killed_leaves_nothing),
         cmocka_unit_test(next_jail_removes_what_a_dead_one_left),
         cmocka_unit_test(close_leaves_nothing), cmocka_unit_test(client_killed_leaves_nothing), cmocka_unit_test(slots_heal),
-        cmocka_unit_test(crew_is_replaced),
+        cmocka_unit_test(crew_is_replaced), cmocka_unit_test(a_small_limit_is_not_the_next_ones),
         cmocka_unit_test(start_failures_say_why), cmocka_unit_test(protocol_errors_end_the_jail),
         cmocka_unit_test(jail_links_nothing_it_should_not),
     };
