@@ -12,7 +12,7 @@ import select
 import struct
 import sys
 
-FSOPEN, PIDFD_SEND_SIGNAL, PIDFD_OPEN, LANDLOCK = 430, 424, 434, (444, 445, 446)
+FSOPEN, MOUNT, PIDFD_SEND_SIGNAL, PIDFD_OPEN, LANDLOCK = 430, 165, 424, 434, (444, 445, 446)
 UNSHARE = {"x86_64": 272, "aarch64": 97}[platform.machine()]
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 ALLOW, ERRNO, NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
@@ -67,7 +67,7 @@ def cgroups():
 
 
 def supervise(listener, child):
-    """Answer until the child has ended: no such file system for overlay, the kernel's own answer for others."""
+    """Answer until the child has ended: no such file system for overlay, by fsopen() as by mount(), the kernel's own answer for others."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     while True:
@@ -79,9 +79,11 @@ def supervise(listener, child):
         try:
             asked = fcntl.ioctl(listener, 0xC0502100, bytes(80))
             number, pid = struct.unpack_from("<QI", asked)
+            call, args = struct.unpack_from("<i", asked, 16)[0], struct.unpack_from("<6Q", asked, 32)
+            name = args[2 if call == MOUNT else 0]
             with open(f"/proc/{pid}/mem", "rb", 0) as mem:
-                mem.seek(struct.unpack_from("<Q", asked, 32)[0])
-                overlay = mem.read(8) == b"overlay\0"
+                mem.seek(name)
+                overlay = name != 0 and mem.read(8) == b"overlay\0"
             answer = struct.pack("<QqiI", number, 0, -errno.ENODEV if overlay else 0, 0 if overlay else 1)
             fcntl.ioctl(listener, 0xC0182101, answer)
         except OSError as e:
@@ -104,7 +106,7 @@ if __name__ == "__main__":
     if feature != "overlay":
         FEATURES[feature]()
         os.execv(command[0], command)
-    supervisor = install(refuse([FSOPEN], NOTIFY), 8)
+    supervisor = install(refuse([FSOPEN, MOUNT], NOTIFY), 8)
     process = os.fork()
     if process == 0:
         os.close(supervisor)
