@@ -239,6 +239,17 @@ static void on_maker(struct jail *j, bool wait)
     j->over = true;
 }
 
+int jail_found(struct jail *j, struct slot *s, struct err *err)
+{
+    int ns = userns_make(0, 0, s->kit.uid, 0, err);
+    int rc = ns < 0 ? ns : cgroup_slot_make(&s->cgroup, &j->cgroup, s->kit.slot, err);
+    if (rc == 0)
+        s->kit.userns = ns;
+    else if (ns >= 0)
+        close(ns);
+    return rc;
+}
+
 int jail_birth(struct jail *j, struct slot *s, struct err *err)
 {
     int pair[2];
@@ -741,11 +752,7 @@ static int open_all(struct jail *j, struct err *err)
         s->kit.slot = i;
         s->kit.uid = j->rootless ? 0 : j->uid_first + i;
         s->kit.ring = (struct ring *)(void *)(ring + i * RING_STRIDE);
-        s->kit.userns = userns_make(0, 0, s->kit.uid, 0, err);
-        if (s->kit.userns < 0)
-            return s->kit.userns;
-        if ((rc = cgroup_slot_make(&s->cgroup, &j->cgroup, i, err)) < 0)
-            return rc;
+        s->kit.userns = -1;
     }
     return 0;
 }

@@ -92,7 +92,6 @@ static pid_t spawn(int cgroup, int *out_pidfd)
 
 void maker_main(int sock, const struct kit *common, const struct cgroup_host *groups, int rings)
 {
-    static struct child child;
     struct err err;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "maker");
@@ -105,7 +104,8 @@ void maker_main(int sock, const struct kit *common, const struct cgroup_host *gr
         int fds[FRAME_FDS_MAX], nfds, n = 2, pidfd = -1;
         if (frame_recv(sock, &b, sizeof b, fds, &nfds, &err) != (int)sizeof b || nfds != 2 + __builtin_popcount(b.fds))
             _exit(0);                           /* the jail is gone */
-        child = (struct child){ .kit = *common, .lower = -1, .network = -1 };
+        /* On the stack, which a launcher gives back: what we write elsewhere the last one would keep its own copy of. */
+        struct child child = { .kit = *common, .lower = -1, .network = -1 };
         child.kit.slot = b.slot;
         child.kit.uid = b.uid;
         child.kit.sock = fds[0];

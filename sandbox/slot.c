@@ -103,7 +103,8 @@ void slot_make(struct jail *j, struct slot *s)
     s->reason = SLOT_REASON_NONE;
     s->resetting = s->warm = s->crew_killed = s->made = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    int rc = s->spent_fd >= 0 ? 0 : cgroup_slot_renew(&s->cgroup, &err);       /* reset() has settled it for both */
+    int rc = s->kit.userns < 0 ? jail_found(j, s, &err)
+           : s->spent_fd >= 0 ? 0 : cgroup_slot_renew(&s->cgroup, &err);       /* reset() has settled it for both */
     if (rc == 0)
         rc = jail_birth(j, s, &err);
     if (rc < 0)

@@ -60,6 +60,8 @@ struct slot {
 struct jail;                        /* what slots need of the jail (jail.c): */
 /* Send an answer to the client with descriptors (borrowed). A client that does not read loses its jail. */
 void jail_answer(struct jail *j, struct grant_answer *a, const int *fds, int nfds);
+/* What slot `s` has of its own for good, its user namespace first: kit.userns is -1 until it has. */
+MUST_CHECK int jail_found(struct jail *j, struct slot *s, struct err *err);
 /* Have a launcher of slot `s` begun: slot_born() follows. */
 MUST_CHECK int jail_birth(struct jail *j, struct slot *s, struct err *err);
 /* Have slot_deaths() called when the process of this pidfd ends. */
