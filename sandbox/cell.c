@@ -3,7 +3,6 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/landlock.h"
-#include "sandbox/mount.h"
 #include "sandbox/rights.h"
 #include "sandbox/warm.h"
 #include <errno.h>
@@ -455,6 +454,7 @@ static int have_done(const struct cell_order *o, const int *fds, int nfds, struc
     if (pid == 0) {
         struct err mine = { 0 };
         prctl(PR_SET_NAME, "agent");
+        close_range(0, FD_SOCK, 0);             /* whatever foreign files make of it, it does not speak for the zygote */
         mine.code = work(o, fds, nfds, &mine);
         *told = mine;
         _exit(0);
