@@ -177,8 +177,8 @@ static void crew_end(struct launcher *l)
         pid_t pid = waitpid(-1, NULL, 0);
         if (pid < 0 && errno != EINTR)
             break;
-        if (pid == l->warm.pid)
-            l->warm.pid = -1;
+        if (pid > 0 && pid == l->warm.pid)
+            warm_died(&l->warm);
         if (pid == l->zygote)
             l->zygote = 0;
         if (pid == l->reaper)
@@ -749,14 +749,15 @@ static APART void child_ended(struct launcher *l)
     if (read(l->children, &one, sizeof one) < 0 && errno != EINTR)
         _exit(1);
     if (l->warm.pid > 0 && waitpid(l->warm.pid, NULL, WNOHANG) == l->warm.pid)
-        l->warm.pid = -1;
+        warm_died(&l->warm);
     if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
         l->zygote = 0;
     if (l->ready && l->command_fd < 0) {
-        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. */
+        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. What a warm host
+         * has left has a session of the host's. */
         const bool dead = l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0;
         hear_birth(l);
-        if (l->command_fd < 0 && dead && how.si_pid != l->reaper)
+        if (l->command_fd < 0 && dead && how.si_pid != l->reaper && getsid(how.si_pid) == getsid(0))
             l->command_fd = pidfd_open(how.si_pid, 0);
     }
     const bool crew_over = l->zygote == 0 || (l->reaper > 0 && has_ended(l->reaper_fd));
