@@ -3,7 +3,6 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/mount.h"
-#include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
