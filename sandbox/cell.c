@@ -3,15 +3,12 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/landlock.h"
-#include "sandbox/mount.h"
 #include "sandbox/rights.h"
 #include "sandbox/warm.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/close_range.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -455,6 +452,7 @@ static int have_done(const struct cell_order *o, const int *fds, int nfds, struc
     if (pid == 0) {
         struct err mine = { 0 };
         prctl(PR_SET_NAME, "agent");
+        close_range(0, FD_SOCK, 0);             /* whatever foreign files make of it, it does not speak for the zygote */
         mine.code = work(o, fds, nfds, &mine);
         *told = mine;
         _exit(0);

@@ -37,7 +37,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -83,9 +82,15 @@ struct launcher {
     char start[sizeof ((struct sandbox_result){ 0 }).start];    /* how this sandbox's next run begins */
 };
 
-
 /* An answer of a process of the sandbox's, which one it is, and what came with it (owned; -1: nothing). */
 struct heard { struct cell_answer answer; pid_t pid; int fd; };
+
+static void drop_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
 
 /* ERR_BUSY: there is none (with MSG_DONTWAIT). */
 static int hear(int sock, int flags, struct heard *out, struct err *err)
@@ -100,18 +105,23 @@ static int hear(int sock, int flags, struct heard *out, struct err *err)
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return err_set(err, ERR_BUSY, "no answer yet");
-    if (n != (ssize_t)sizeof *a)
-        return err_set(err, ERR_LOST, "the sandbox's own process died");
     out->pid = 0;
     out->fd = -1;
-    for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL; h = CMSG_NXTHDR(&m, h))
+    for (struct cmsghdr *h = n < 0 ? NULL : CMSG_FIRSTHDR(&m); h != NULL; h = CMSG_NXTHDR(&m, h))
         if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS) {
             struct ucred who;
             memcpy(&who, CMSG_DATA(h), sizeof who);
             out->pid = who.pid;
         } else if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
-            memcpy(&out->fd, CMSG_DATA(h), sizeof out->fd);
+            for (size_t at = CMSG_LEN(0); at < h->cmsg_len; at += sizeof out->fd) {     /* nobody of ours sends more than one */
+                drop_fd(&out->fd);
+                memcpy(&out->fd, (char *)h + at, sizeof out->fd);
+            }
         }
+    if (n != (ssize_t)sizeof *a) {
+        drop_fd(&out->fd);
+        return err_set(err, ERR_LOST, "the sandbox's own process died");
+    }
     if (a->rc < 0) {
         err_set(err, a->rc, "%.*s", (int)sizeof a->msg - 1, a->msg);
         err->sys = a->sys;
@@ -121,8 +131,10 @@ static int hear(int sock, int flags, struct heard *out, struct err *err)
 
 static int await_answer(int sock, struct err *err)
 {
-    struct heard h;
-    return hear(sock, 0, &h, err);
+    struct heard h = { .fd = -1 };
+    int rc = hear(sock, 0, &h, err);
+    drop_fd(&h.fd);
+    return rc;
 }
 
 static bool has_ended(int pidfd)
@@ -145,13 +157,6 @@ static void command_reap(struct launcher *l, struct note *out)
     out->cpu_ns = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NS_PER_S +
                   (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
     out->rss_bytes = (uint64_t)used.ru_maxrss << 10;
-}
-
-static void drop_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
 }
 
 /* No command is to come, or none is left. */
@@ -177,8 +182,8 @@ static void crew_end(struct launcher *l)
         pid_t pid = waitpid(-1, NULL, 0);
         if (pid < 0 && errno != EINTR)
             break;
-        if (pid == l->warm.pid)
-            l->warm.pid = -1;
+        if (pid > 0 && pid == l->warm.pid)
+            warm_died(&l->warm);
         if (pid == l->zygote)
             l->zygote = 0;
         if (pid == l->reaper)
@@ -713,12 +718,15 @@ static void ended(struct launcher *l)
 {
     struct note n = { .kind = NOTE_ENDED, .status = SIGKILL, .ended_ns = clock_mono_ns() };
     struct err err = { 0 };
-    struct heard h;
+    struct heard h = { .fd = -1 };
     int rc = 0;
     /* What it said before it was the command: why it is none, or, as a fork, how it began. */
-    while (hear(l->sock, MSG_DONTWAIT, &h, &err) == 0)
+    while (hear(l->sock, MSG_DONTWAIT, &h, &err) == 0) {
+        drop_fd(&h.fd);
         if (h.answer.msg[0] != '\0')
             snprintf(l->start, sizeof l->start, "%.*s", (int)sizeof l->start - 1, h.answer.msg);
+    }
+    drop_fd(&h.fd);
     if (err.code != ERR_BUSY && err.code != ERR_LOST)
         rc = err.code;
     struct statfs fs;
@@ -759,14 +767,15 @@ static APART void child_ended(struct launcher *l)
     if (read(l->children, &one, sizeof one) < 0 && errno != EINTR)
         _exit(1);
     if (l->warm.pid > 0 && waitpid(l->warm.pid, NULL, WNOHANG) == l->warm.pid)
-        l->warm.pid = -1;
+        warm_died(&l->warm);
     if (l->zygote > 0 && waitpid(l->zygote, NULL, WNOHANG) == l->zygote)
         l->zygote = 0;
     if (l->ready && l->command_fd < 0) {
-        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. */
+        /* Killed before it could speak? Whoever was dead before we heard nothing is no child of the command's. What a warm host
+         * has left has a session of the host's. */
         const bool dead = l->zygote > 0 && waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid != 0;
         hear_birth(l);
-        if (l->command_fd < 0 && dead && how.si_pid != l->reaper)
+        if (l->command_fd < 0 && dead && how.si_pid != l->reaper && getsid(how.si_pid) == getsid(0))
             l->command_fd = pidfd_open(how.si_pid, 0);
     }
     const bool crew_over = l->zygote == 0 || (l->reaper > 0 && has_ended(l->reaper_fd));

@@ -3,7 +3,6 @@
 #include "base/frame.h"
 #include "base/own.h"
 #include "sandbox/mount.h"
-#include "sandbox/ring.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -70,7 +69,9 @@ _Noreturn static void begin(struct child *c, const struct cgroup_host *groups, i
     signal(SIGCHLD, SIG_DFL);
     c->kit.ring = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, rings, (off_t)c->kit.slot * RING_STRIDE);
     close(rings);
-    int rc = c->kit.ring == MAP_FAILED ? err_sys(&err, ERR_SYS, "output buffer") : join(c, groups, &err);
+    /* None of a zygote's or its agents' business. */
+    int rc = c->kit.ring == MAP_FAILED || madvise(c->kit.ring, sizeof(struct ring), MADV_DONTFORK) < 0
+           ? err_sys(&err, ERR_SYS, "output buffer") : join(c, groups, &err);
     if (rc == 0)
         rc = lower(c, &err);
     if (rc == 0)

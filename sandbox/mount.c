@@ -159,6 +159,13 @@ static int never_read(int dir, const char *name, struct err *err)
     return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, ERR_SYS, "time of access of %s", name) : 0;
 }
 
+/* Where the kernel notes when a terminal was spoken to, on whatever mount: as it would be if none had been. */
+static int never_spoken_to(int root, struct err *err)
+{
+    static const struct timespec times[] = { { .tv_sec = INT32_MAX }, { .tv_sec = INT32_MAX } };
+    return utimensat(root, "dev/pts/ptmx", times, AT_SYMLINK_NOFOLLOW) < 0 ? err_sys(err, ERR_SYS, "times of terminals") : 0;
+}
+
 static bool is_empty(const char *path)
 {
     DIR *d = opendir(path);
@@ -469,6 +476,8 @@ bool world_reset(struct world *w, const struct kit *kit)
         if (!part_clean(&w->parts[i]))
             return false;
     own_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (never_spoken_to(root, &err) < 0)
+        return false;
     if (w->tree && (umount2(SANDBOX_WORK_DIR, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 || !remove_dir(w->store, "up/testbed", &budget) ||
                     !remove_dir(w->store, "work/testbed", &budget)))
         return false;
@@ -620,7 +629,10 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
         return err_sys(err, ERR_SYS, "store");
     w->blocks_free = room.f_bfree;
     w->inodes_free = room.f_ffree;
-    return chdir("root") < 0 ? err_sys(err, ERR_SYS, "root") : enter(err);
+    if (chdir("root") < 0)
+        return err_sys(err, ERR_SYS, "root");
+    rc = never_spoken_to(AT_FDCWD, err);
+    return rc < 0 ? rc : enter(err);
 }
 
 /* With the cwd in the store: an overlay of detached mount `lower`. Kernels before 6.13 want the lower layer by name and

@@ -37,14 +37,24 @@ int warm_files(int dir, struct err *err)
     return 0;
 }
 
+void warm_died(struct warm *w)
+{
+    kill(-w->pid, SIGKILL);             /* its group: what it has left there is ours now, as their init */
+    while (waitpid(-w->pid, NULL, 0) > 0 || errno == EINTR)
+        ;
+    w->pid = -1;
+}
+
 void warm_end(struct warm *w)
 {
     if (w->pid == 0)
         return;
-    if (w->pid > 0)
+    if (w->pid > 0) {
         kill(w->pid, SIGKILL);          /* it is not reaped yet, so the number is its own */
-    while (w->pid > 0 && waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+        while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        warm_died(w);
+    }
     close(w->sock);
     close(w->output);
     free(w->declared);

@@ -58,6 +58,8 @@ MUST_CHECK int warm_fork(struct warm *w, int pidns, uint32_t namespaces, int soc
 /* Does /proc (of the run's pid namespace, at descriptor `proc`) show nothing but reaper and agent, and the agent without rights? */
 MUST_CHECK int warm_verify(int proc, uid_t uid, struct err *err);
 void warm_end(struct warm *w);
+/* It is dead and reaped: so will be what it had begun and left, which has its rights and might import what is foreign now. */
+void warm_died(struct warm *w);
 
 /* What lies in WARM_DIR: put there once per slot. */
 MUST_CHECK int warm_files(int dir, struct err *err);

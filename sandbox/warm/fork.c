@@ -100,7 +100,7 @@ static const char *become_agent(const struct warm_order *o, int out, const struc
         return "namespaces";
     int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "1000", 4) < 0)
-        errno = 0;                          /* as cell.c's prepare() */
+        errno = 0;                          /* as cell.c's reaper_make() */
     if (adj >= 0)
         close(adj);
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -29,7 +29,7 @@
  *               more use, so every mount, process and namespace but that of the network (and, with cgroup v1, the control
  *               groups) is made anew.
  *   pool-reset  the same where the sandbox has run the program only: its world is proved to be as new.
- *   all-fresh   overhead of one more sandbox of which all is new, control groups, user namespace, keeper, network and root:
+ *   all-fresh   overhead of one more sandbox of which all is new, control groups, user namespace, network and root:
  *               from before the start of a jail for 32 until every slot it makes, spares too, has run the program, less the
  *               same for a jail for 1, so that what a jail does once falls out. Theirs and bare: the time of as many runs
  *               less that of as few, as many at once as there are cores, because the jail uses all of them too. Of the end,
@@ -38,7 +38,7 @@
  *               by that of one bwrap.
  *   rate        runs per second, K at once, for 1.5 s after a start that is not counted; everything made or unmade in the
  *               background happens on the same cores in the same time.
- *   idle-pss    proportional memory of all processes of a slot that is ready, keeper included; with-jail adds the slot's
+ *   idle-pss    proportional memory of all processes of a slot that is ready; with-jail adds the slot's
  *               share of the jail itself (64 KiB of it for output).
  *
  * A figure is the median of the rounds with (min … max) of the rounds; times in us are of all runs. "Of all minima" is the

@@ -13,7 +13,7 @@
 #define STALL_NS (5 * NS_PER_S)             /* an acquire or the end of a run that takes so much longer than it should */
 #define REST_NS (20 * NS_PER_S)             /* for all slots to be made anew */
 #define RESIDENT_KIB 1024                   /* by so much client and jail may grow */
-#define BELOW_KIB 96                        /* ... and each process of the slots: a keeper that had to be made anew has
+#define BELOW_KIB 96                        /* ... and each process of the slots: a launcher that is begun late has
                                              * more of the jail's buffers */
 #define KERNEL_KIB (64 * 1024)              /* ... and the kernel's own memory, which neighbours use too */
 

@@ -374,6 +374,8 @@ for top in \"/\", \"/tmp\", \"/var\", \"/dev\", \"/run\", \"/home\", \"/assay/re
 for f in \"/assay/store\", \"/proc/fs\", \"/proc/cmdline\", \"/sys/devices/system/cpu\", \"/sys/devices/system/cpu/online\", \"/dev/pts\":\n\
     s = os.stat(f)\n\
     print(f, s.st_atime <= s.st_mtime or s.st_atime > 2e9)\n\
+s = os.stat(\"/dev/pts/ptmx\")\n\
+print(s.st_mtime > 2e9, s.st_atime > 2e9)\n\
 for f in \"shm\", \"sem\", \"msg\": print(open(\"/proc/sysvipc/\" + f).read())\n\
 print(os.uname().nodename, os.statvfs(\"/tmp\").f_files, os.statvfs(\"/tmp\").f_ffree, os.statvfs(\"/tmp\").f_bfree)\n\
 print(sorted(p for p in os.listdir(\"/proc\") if p.isdigit()), os.fork() or os._exit(0))'"
@@ -387,6 +389,7 @@ static void worlds_serve_again_only_as_new(void **state)
         { "true", true },
         { "find / -xdev >/dev/null; ls -lR /usr/bin /home /tmp >/dev/null; cat /etc/passwd >/dev/null", true },
         { "sleep 0.01; ls /assay/store /proc/fs /sys/devices/system/cpu /dev/pts; cat /proc/cmdline /sys/devices/system/cpu/online", true },
+        { PYTHON("import os, pty; ends = pty.openpty(); [os.write(e, b\"x\\n\") for e in ends]; os.read(ends[0], 1)"), true },
         { "echo x >/tmp/a; mkdir -p /tmp/d/e; ln -s /etc/passwd /tmp/l; mkfifo /tmp/f; echo r >/assay/report/r", true },
         { "echo x >src/a; rm -r lib; mkdir lib; mv src/deep here; echo n >new; chmod 700 .", true },
         { "chmod 700 /tmp /var/tmp; chmod 700 /home/sandbox; touch -d 2001-01-01 /dev/shm", true },

@@ -5,6 +5,7 @@
 #include "tests/sandbox/box.h"
 #include "base/frame.h"
 #include "repos/edits.h"
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -344,6 +345,41 @@ static void the_host_is_out_of_reach(void **state)
 
 /* An interpreter that plays the warm host and its fork, but keeps the rights, or brings company, or says nothing at all: the
  * launcher sees it, and the run is an ordinary one. */
+/* A host that is ended in the middle of its start takes along the child in which it finds out what is to be imported. */
+static void a_host_leaves_no_child(void **state)
+{
+    (void)state;
+    const struct sandbox_spec spec = { -1, -1, -1, SANDBOX_STRICT, &warm };
+    struct sandbox_limits small = usual;
+    small.memory_bytes = 128 * MIB;
+    struct sandbox_client *c = box_start(1);
+    char stopped[32] = "", line[512];
+    snprintf(line, sizeof line, "for i in $(seq 100); do p=$(ps -eo pid,ppid,args | awk '{ parent[$1] = $2 } "
+             "/[p]ython3 -m pytest/ { host[$1] = 1 } END { for (p in host) if (parent[p] in host) "
+             "for (q = p; q in parent; q = parent[q]) if (q == %d) { print p; exit } }'); "
+             "[ -n \"$p\" ] && kill -STOP $p && echo $p && break; done", (int)getpid());
+    for (int i = 0; i < 6 && stopped[0] == '\0'; i++) {
+        struct outcome o = box_once(c, spec, usual, "true");
+        outcome_done(&o);
+        FILE *f = popen(line, "r");
+        assert_non_null(f);
+        if (fgets(stopped, sizeof stopped, f) == NULL)
+            stopped[0] = '\0';
+        pclose(f);
+    }
+    const int child = atoi(stopped);
+    assert_true(child > 1);
+    for (int i = 0; i < 6; i++) {               /* in each slot */
+        struct outcome o = box_once(c, BOX_EMPTY, small, "sleep 0.01; exit 3");
+        assert_int_equal(o.result.value, 3);
+        outcome_done(&o);
+    }
+    const bool lives = kill(child, 0) == 0;
+    kill(child, SIGKILL);
+    assert_false(lives);
+    sandbox_client_close(c);
+}
+
 static void a_false_host_is_found_out(void **state)
 {
     static const char script[] =
@@ -394,7 +430,7 @@ int main(void)
         cmocka_unit_test(a_test_sees_no_difference), cmocka_unit_test(what_disagrees_is_cold),
         cmocka_unit_test(edits_that_disagree_are_cold), cmocka_unit_test(another_command_is_cold),
         cmocka_unit_test(streams_and_files), cmocka_unit_test(nothing_stays_for_the_next), cmocka_unit_test(the_host_is_out_of_reach),
-        cmocka_unit_test(a_false_host_is_found_out),
+        cmocka_unit_test(a_false_host_is_found_out), cmocka_unit_test(a_host_leaves_no_child),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -20,7 +20,7 @@ static bool readable(const char *path)
     return fd >= 0 && read(fd, b, 1) == 1;
 }
 
-/* The keeper's root, which ours was mounted over. */
+/* The root of the lower layers, which ours was mounted over. */
 static bool below_the_root(void)
 {
     int top = open("/", O_RDONLY);
