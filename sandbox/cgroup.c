@@ -513,11 +513,12 @@ int cgroup_limit(struct cgroup_slot *s, const struct sandbox_limits *limits, str
         put_number(s->memsw_limit, v2 ? 0 : limits->memory_bytes);
         s->memory_bytes = limits->memory_bytes;
     }
-    if (s->pids != limits->pids) {
+    const uint32_t pids = limits->pids + CGROUP_OWN_TASKS + s->guest;
+    if (s->pids != pids) {
         s->pids = 0;
-        if (put_number(s->pids_max, (uint64_t)limits->pids + CGROUP_OWN_TASKS) < 0)
+        if (put_number(s->pids_max, pids) < 0)
             return err_sys(err, ERR_SYS, "task limit of %u", limits->pids);
-        s->pids = limits->pids;
+        s->pids = pids;
     }
     if (s->cpu_percent != limits->cpu_percent) {
         char quota[48];

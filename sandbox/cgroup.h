@@ -31,6 +31,7 @@ struct cgroup_slot {
     int dir;                                /* v2: the directory, else -1 */
     int memory_limit, memsw_limit, memory_peak, oom, pids_max, pids_events, cpu_quota, cpu_usage;
     int memory_now;
+    bool guest;                             /* a process of ours may live there beside the usual: the next limit is for one more */
     bool peak_stays;                        /* v2: the directory's memory peak can only grow */
     uint64_t memory_bytes;                  /* limits in force; 0: wide open, or not known */
     uint32_t pids, cpu_percent;

@@ -491,8 +491,9 @@ static int have_done(struct launcher *l, const struct cell_order *o, const int *
         rc = frame_send(l->zygote_sock, o, sizeof *o, fds, nfds, err);
     if (rc == 0)
         rc = await_answer(l->zygote_sock, err);
-    if (rc != ERR_LOST && l->last_pid >= 0)
-        within(l, renumber);
+    /* It was alone, and is gone. */
+    if (rc != ERR_LOST && l->last_pid >= 0 && (!within(l, renumber) || l->last > 2))
+        rc = err_set(err, ERR_LOST, "the sandbox's own process has left another");
     return rc;
 }
 

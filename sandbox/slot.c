@@ -142,6 +142,7 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     s->limits = *limits;
     /* A host that must go first would be in the way of a small limit: then that is set when it has gone. */
     const bool tight = s->warm && limits->memory_bytes < WARM_MEMORY_MIN;
+    s->cgroup.guest = (s->warm || (which & GRANT_FD_WARM)) && !tight;
     int rc = tight ? 0 : cgroup_limit(&s->cgroup, limits, err);
     if (rc < 0)
         return rc;
