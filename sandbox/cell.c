@@ -308,6 +308,7 @@ static void run(const struct zygote *z, const struct cell_order *o, const char *
         answer(FD_SOCK, b.err.code, &b.err);
         _exit(1);
     }
+    cell_stack_forget(stack, BIRTH_STACK);
     disarm();
     free(b.call.owned);
 }

@@ -13,6 +13,9 @@
 #pragma once
 #include "sandbox/order.h"
 #include "sandbox/sandbox.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum cell_kind {
     CELL_WORLD = 1,         /* the first order: the world is there; fd: root of its message queues, if one is mounted. Answered
@@ -36,6 +39,15 @@ pid_t cell_fork(void);
 /* Go on with `job`, which never returns, on pages of the stack that nobody has touched; its argument is a copy of arg[size],
  * and all that was on the stack is given back. The copy ends below a page's border, and `room` bytes from there on are free. */
 _Noreturn void cell_restart(void (*job)(void *arg), const void *arg, size_t size, size_t room);
+/* A process that shared our memory had its stack here and is gone without a return: what the address sanitizer has noted of its
+ * frames would be held against ours. */
+static inline void cell_stack_forget(const void *from, size_t size)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region(from, size);
+#endif
+    (void)from, (void)size;
+}
 /* Coming to rest: give back what deeper calls have touched of the stack. */
 void cell_stack_trim(void);
 /* False: the kernel goes on writing into our memory on which processor we are, as libc asked it to. */

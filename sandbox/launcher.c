@@ -264,6 +264,7 @@ static bool within(struct launcher *l, job_fn job)
     pid_t pid = clone_call(&args, job, l);
     while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
+    cell_stack_forget(stack, sizeof stack);
     if (setns(l->self, CLONE_NEWPID) < 0)
         _exit(1);                               /* whom we start next must not be born there */
     return pid > 0 && status == 0;
