@@ -50,7 +50,7 @@
 #define MAKE_AT_ONCE 4u                 /* slots per core */
 #define BIRTHS_MAX 64u                  /* launchers asked for and not yet begun */
 #define SPARE_MAX 64u                   /* slots beside those that the client may hold */
-#define FILES_PER_SLOT 22u              /* descriptors of the jail; and apart from slots: */
+#define FILES_PER_SLOT 18u              /* descriptors of the jail, at rest or in a plain run; and apart from slots: */
 #define FILES_BESIDES 64u
 #define UID_FIRST 0x60000000u           /* host uids behind uid 0 inside: far from any real one, one per slot */
 
