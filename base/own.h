@@ -17,5 +17,7 @@ static inline void own_file_done(FILE **f) { if (*f != NULL) fclose(*f); }
 #define own_mem  __attribute__((cleanup(own_mem_done)))
 #define own_file __attribute__((cleanup(own_file_done))) FILE *
 
+/* Close it, where there is one, and forget it. */
+static inline void drop_fd(int *fd) { own_fd_done(fd); *fd = -1; }
 static inline int give_fd(int *fd) { int v = *fd; *fd = -1; return v; }
 #define give_ptr(pp) __extension__({ __typeof__(*(pp)) give_v_ = *(pp); *(pp) = NULL; give_v_; })

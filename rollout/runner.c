@@ -120,13 +120,6 @@ static struct work *work_of(struct runner *r, struct episode *e, struct err *err
     return w;
 }
 
-static void drop_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void world_release(void *world, struct episode *e)
 {
     (void)world;

@@ -85,13 +85,6 @@ struct launcher {
 /* An answer of a process of the sandbox's, which one it is, and what came with it (owned; -1: nothing). */
 struct heard { struct cell_answer answer; pid_t pid; int fd; };
 
-static void drop_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* ERR_BUSY: there is none (with MSG_DONTWAIT). */
 static int hear(int sock, int flags, struct heard *out, struct err *err)
 {

@@ -25,13 +25,6 @@
 #define PRESET_BYTES_MIN ((uint64_t)64 << 20)
 #define COLLECT_BYTES ((uint64_t)48 << 20)  /* memory granted beyond the limit to read files for the client */
 
-static void drop_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void drop_command(struct slot *s)
 {
     drop_fd(&s->command);

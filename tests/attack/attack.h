@@ -60,6 +60,7 @@ void tried_open(const char *path, int flags);
 void judged(const char *what, bool got);            /* refused or GOT, by looking */
 void hold(void);                                    /* say "holding", stay until killed */
 int  says_ok(bool ok);                              /* a twin's last line */
+pid_t idle_child(void);                             /* one that only waits to be killed */
 int  child_status(pid_t pid);                       /* wait for it */
 const char *given(const char *name);                /* an environment variable, or "" */
 int  abstract_socket(const char *name, bool listens);

@@ -40,6 +40,15 @@ int says_ok(bool ok)
     return !ok;
 }
 
+pid_t idle_child(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        for (;;)
+            pause();
+    return pid;
+}
+
 int child_status(pid_t pid)
 {
     int status = -1;

@@ -38,10 +38,7 @@ static int attack(void)
     long bpf = changed_to(SYS_bpf, 9999), ring = changed_to(SYS_io_uring_setup, 0);
     judged("bpf-by-tracer", bpf != -ENOSYS && bpf != -EPERM);
     judged("io_uring-by-tracer", ring != -ENOSYS && ring != -EPERM);
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     tried("filter-suspended", ptrace(PTRACE_SEIZE, pid, 0, 1 << 21));
     kill(pid, SIGKILL);
     child_status(pid);

@@ -28,10 +28,7 @@ static int attack(void)
 
 static int twin(void)
 {
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     bool set = setpriority(PRIO_PROCESS, pid, 19) == 0 && getpriority(PRIO_PROCESS, pid) == 19;
     kill(pid, SIGKILL);
     child_status(pid);

@@ -26,10 +26,7 @@ static int attack(void)
 
 static int twin(void)
 {
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     bool sees = kill(pid, 0) == 0;
     kill(pid, SIGKILL);
     child_status(pid);

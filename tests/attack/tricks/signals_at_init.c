@@ -29,10 +29,7 @@ static int holder(void) { hold(); return 0; }
 
 static int twin(void)
 {
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     kill(pid, SIGKILL);
     return says_ok(WTERMSIG(child_status(pid)) == SIGKILL);
 }

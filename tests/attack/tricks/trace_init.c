@@ -5,10 +5,7 @@ static int attack(void)
 {
     tried("ptrace-seize-init", ptrace(PTRACE_SEIZE, 1, 0, 0));
     tried("ptrace-attach-init", ptrace(PTRACE_ATTACH, 1, 0, 0));
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     tried("ptrace-child", ptrace(PTRACE_SEIZE, pid, 0, 0));
     kill(pid, SIGKILL);
     child_status(pid);
@@ -21,10 +18,7 @@ static int attack(void)
 
 static int twin(void)
 {
-    pid_t pid = fork();
-    if (pid == 0)
-        for (;;)
-            pause();
+    pid_t pid = idle_child();
     kill(pid, SIGTERM);
     return says_ok(WTERMSIG(child_status(pid)) == SIGTERM);
 }
