@@ -302,7 +302,7 @@ static int send_acquire(struct sandbox_client *c, uint32_t slot, struct waiting 
 {
     struct slot_view *v = &c->slots[slot];
     struct grant_request r = { .kind = GRANT_ACQUIRE, .slot = slot, .generation = v->generation, .fds = w->which,
-                               .profile = w->profile, .limits = w->limits };
+                               .option = w->command.bytes != NULL ? GRANT_ACQUIRE_RUN : 0, .profile = w->profile, .limits = w->limits };
     int rc = send_request(c, &r, w->fds, w->nfds, err);
     if (rc == 0) {
         v->ready = false;

@@ -41,10 +41,13 @@ enum {                          /* bits of grant_request.fds */
 #define GRANT_INLINE_MAX 4096u
 
 enum { GRANT_RUN_MEASURE = 1, GRANT_RUN_APART = 2 };
+/* acquire: a command follows at once. That it was acquired need not be told before the command's end, but within ... */
+enum { GRANT_ACQUIRE_RUN = 1 };
+#define GRANT_UNTOLD_NS (1 * NS_PER_MS)
 
 struct grant_request {
     uint32_t kind, slot, generation, fds;
-    uint32_t option;                    /* run: bits of GRANT_RUN_*; write: mode of the file; zero elsewhere */
+    uint32_t option;                    /* bits of GRANT_ACQUIRE_* and GRANT_RUN_*; write: mode of the file; zero elsewhere */
     uint32_t profile;                   /* acquire only, as the limits; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };

@@ -29,10 +29,14 @@ bool ipc_unused(const struct ipc *i, const struct world *w)
     return unused;
 }
 
-int ipc_renew(struct ipc *i, const struct kit *kit, struct world *w, struct err *err)
+void ipc_end(struct ipc *i)
 {
     for (int k = 0; k < IPC_KINDS; k++)
-        if (i->next[k] >= 0)
-            close(i->next[k]);
+        drop_fd(&i->next[k]);
+}
+
+int ipc_renew(struct ipc *i, const struct kit *kit, struct world *w, struct err *err)
+{
+    ipc_end(i);
     return unshare(CLONE_NEWIPC) < 0 ? err_sys(err, ERR_SYS, "ipc namespace") : ipc_watch(i, kit, w, err);
 }

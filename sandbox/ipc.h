@@ -17,5 +17,7 @@ struct ipc {
 /* Watch the caller's ipc namespace, which nothing foreign has been in. */
 MUST_CHECK int ipc_watch(struct ipc *i, const struct kit *kit, struct world *w, struct err *err);
 bool ipc_unused(const struct ipc *i, const struct world *w);
+/* Close what is open of it. */
+void ipc_end(struct ipc *i);
 /* Enter a new one. */
 MUST_CHECK int ipc_renew(struct ipc *i, const struct kit *kit, struct world *w, struct err *err);

@@ -255,23 +255,14 @@ int jail_birth(struct jail *j, struct slot *s, struct err *err)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, ERR_SYS, "slot socket");
-    own_fd ours = pair[0], theirs = pair[1], lower = s->lower, network = s->network;
-    struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid, .own = lower >= 0 ? s->own : 0 };
-    int fds[FRAME_FDS_MAX] = { theirs, s->kit.userns }, n = 2;
-    const struct { uint32_t bit; int fd; } more[] = {
-        { BIRTH_LOWER, lower }, { BIRTH_NET, network }, { BIRTH_CGROUP, s->cgroup.dir },
-    };
-    s->lower = s->network = -1;
-    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
-        if (more[i].fd >= 0) {
-            b.fds |= more[i].bit;
-            fds[n++] = more[i].fd;
-        }
+    own_fd ours = pair[0], theirs = pair[1];
+    const struct birth b = { .slot = s->kit.slot, .serial = ++s->serial, .uid = s->kit.uid };
+    const int fds[] = { theirs, s->kit.userns, s->cgroup.dir };
     int rc = fcntl(ours, F_SETFL, O_NONBLOCK) < 0 ? err_sys(err, ERR_SYS, "slot socket") : watch(j, ours, s->kit.slot, err);
     while (rc == 0 && j->births >= BIRTHS_MAX)          /* or both sides might wait for room in the other's queue */
         on_maker(j, true);
     if (rc == 0)
-        rc = frame_send(j->maker, &b, sizeof b, fds, n, err);
+        rc = frame_send(j->maker, &b, sizeof b, fds, s->cgroup.dir >= 0 ? 3 : 2, err);
     if (rc < 0)
         return rc;
     j->births++;
@@ -417,7 +408,7 @@ static int on_acquire(struct jail *j, struct slot *s, struct grant_request *r, i
         which |= ORDER_FD_USERNS;
     }
     if (rc == 0)
-        rc = slot_acquire(j, s, which, out, n, tree_own, &r->limits, &why);
+        rc = slot_acquire(j, s, which, out, n, tree_own, r, &why);
     if (rc == ERR_PROTOCOL) {
         *err = why;
         return rc;
@@ -513,7 +504,8 @@ typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, 
 #define HELD_STATES (IDLE_STATES | BIT(SLOT_RUNNING) | BIT(SLOT_DRAIN) | BIT(SLOT_COLLECT) | BIT(SLOT_FILES))
 /* Which request in which states, with which descriptors. A kill or close may cross an answer: they are good while held. */
 static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_may, option_may; } requests[] = {
-    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM, 0 },
+    [GRANT_ACQUIRE] = { on_acquire, BIT(SLOT_READY), 0, GRANT_FD_TREE | GRANT_FD_EDITS | GRANT_FD_ROOT | GRANT_FD_WARM,
+                        GRANT_ACQUIRE_RUN },
     [GRANT_RUN]     = { on_run, BIT(SLOT_ACQUIRING) | IDLE_STATES, 0,
                         GRANT_FD_COMMAND | GRANT_FD_IN | GRANT_FD_OUT | GRANT_FD_ERR, GRANT_RUN_MEASURE | GRANT_RUN_APART },
     [GRANT_KILL]    = { on_kill, HELD_STATES, 0, 0, 0 },
@@ -746,8 +738,7 @@ static int open_all(struct jail *j, struct err *err)
         return err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .spent_fd = -1, .lower = -1, .network = -1, .door = -1,
-                            .command = -1, .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1,
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1, .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1,
                             .kit = common };
         s->kit.slot = i;
         s->kit.uid = j->rootless ? 0 : j->uid_first + i;

@@ -55,6 +55,7 @@ struct launcher {
     struct kit *kit;                /* our own copy since the fork */
     struct net *net;
     int lower;                      /* mount namespace of the lower layers */
+    int userns;                     /* the slot's, whatever the kit has now */
     struct ipc ipc;
     struct world world;
     int self;                       /* pidfd of the launcher: the way back to its own pid namespace */
@@ -70,6 +71,7 @@ struct launcher {
     bool ready;                     /* for a command: it may have begun */
     int sock;                       /* where that goes: the zygote's or its own; -1: not ready */
     int command_fd;                 /* pidfd of it; -1: it has not been born, as far as we know */
+    bool told;                      /* of its birth, or that it comes to nothing */
     uint32_t crew;                  /* number of the run */
     int output[2];                  /* read ends of its output, and of standard error if apart; -1: all have closed it */
     struct ring *rings[2];          /* where that is kept; the second only with standard error apart */
@@ -163,15 +165,19 @@ static void disarm(struct launcher *l)
     l->ready = false;
 }
 
-/* Kill and reap what the last run left, and the crew. */
-static void crew_end(struct launcher *l)
+static void crew_kill(const struct launcher *l)
 {
     if (l->reaper > 0)
         pidfd_send_signal(l->reaper_fd, SIGKILL, NULL, 0);
     if (l->zygote > 0)
         kill(l->zygote, SIGKILL);
-    /* Whoever has us as parent by CLONE_PARENT holds up the end of the namespace until reaped: take what comes. */
-    while (l->reaper > 0 || l->zygote > 0) {
+}
+
+/* Wait for the death of these two, and of what was left in their pid namespace: whoever has us as parent by CLONE_PARENT
+ * holds up its end until reaped. */
+static void crew_reap(struct launcher *l, pid_t zygote, pid_t reaper)
+{
+    while (zygote > 0 || reaper > 0) {
         pid_t pid = waitpid(-1, NULL, 0);
         if (pid < 0 && errno != EINTR)
             break;
@@ -179,9 +185,16 @@ static void crew_end(struct launcher *l)
             warm_died(&l->warm);
         if (pid == l->zygote)
             l->zygote = 0;
-        if (pid == l->reaper)
-            l->reaper = 0;
+        if (pid == zygote)
+            zygote = 0;
+        if (pid == reaper)
+            reaper = 0;
     }
+}
+
+/* It has been killed. */
+static void crew_forget(struct launcher *l)
+{
     l->reaper = l->zygote = 0;
     disarm(l);
     drop_fd(&l->command_fd);
@@ -190,6 +203,14 @@ static void crew_end(struct launcher *l)
     drop_fd(&l->room);
     drop_fd(&l->zygote_sock);
     l->forked = false;
+}
+
+/* Kill and reap what the last run left, and the crew. */
+static void crew_end(struct launcher *l)
+{
+    crew_kill(l);
+    crew_reap(l, l->zygote, l->reaper);
+    crew_forget(l);
 }
 
 static void tell(struct launcher *l, struct note *n, int rc, const struct err *why, const int *fds, int nfds)
@@ -370,6 +391,7 @@ static int arm(struct launcher *l, struct err *err)
     if (rc == 0)
         rc = frame_send(l->zygote_sock, &o, sizeof o, (int[]){ print }, 1, err);
     l->sock = l->zygote_sock;
+    l->told = false;
     l->ready = rc == 0;
     return rc;
 }
@@ -695,12 +717,14 @@ static void drain(struct launcher *l, int i, int pipe)
         relay_finish(r, copy >= 0 ? give_fd(&rest) : -1, kept);
 }
 
-/* Has the command been born? It is the zygote's only child that says so itself. */
+/* Has the command been born? It is the zygote's only child that says so itself. We could hear it when it has ended, but to be
+ * woken up by it now has us where it runs: at its end no processor that sleeps needs to be woken up for us. */
 static void hear_birth(struct launcher *l)
 {
     const int on = 1, off = 0;
     struct heard h;
     struct err err;
+    l->told = true;
     /* While it is on, whatever is sent from here would give the socket a name that shows in the sandbox. */
     if (setsockopt(l->sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err) == 0 && h.pid > 0)
@@ -801,43 +825,71 @@ static int namespaces_renew(struct launcher *l, struct err *err)
     return 0;
 }
 
-/* What another launcher may go on with. No foreign process lives: of the last run there was none at its end, or all were killed. */
-static void hand_over(struct launcher *l)
+/* The world of a zygote that has begun, and the rest of the crew. */
+static int world_begin(struct launcher *l, struct err *err)
 {
-    struct note n = { .kind = NOTE_SPENT, .fds = BIRTH_LOWER, .own = l->kit->plan.own };
-    int fds[2] = { l->lower }, nfds = 1;
-    own_fd net = net_unused(l->net, lines(l)) ? openat(l->kit->proc, "self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
-    if (net >= 0) {
-        n.fds |= BIRTH_NET;
-        fds[nfds++] = net;
-    }
-    tell(l, &n, 0, NULL, fds, nfds);
+    int rc = mount_world(&l->world, l->kit, err);
+    if (rc == 0)
+        rc = ipc_watch(&l->ipc, l->kit, &l->world, err);
+    if (rc == 0)
+        rc = zygote_go(l, err);
+    if (rc == 0)
+        rc = crew_make(l, err);
+    if (rc == 0 && (rc = arm(l, err)) == 0)
+        l->crew++;
+    return rc;
 }
 
-/* The sandbox is closed. False: what it left cannot be taken away. */
+/* Another world, in place of one that cannot be made as new. In that nobody is left but us, warm host and crew: it is unmade
+ * by whoever of the dying leaves it last, while we make the other. */
+static int world_anew(struct launcher *l, struct err *err)
+{
+    const pid_t zygote = l->zygote, reaper = l->reaper;
+    warm_end(&l->warm);
+    crew_kill(l);
+    crew_forget(l);
+    ipc_end(&l->ipc);
+    world_end(&l->world);
+    if (l->kit->profile != SANDBOX_STRICT)
+        close(l->kit->userns);
+    l->kit->profile = SANDBOX_STRICT;
+    l->kit->userns = l->userns;
+    if (setns(l->lower, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0)
+        return err_sys(err, ERR_SYS, "new mount namespace");
+    int rc = zygote_begin(l, err);
+    if (rc == 0)
+        rc = world_begin(l, err);
+    crew_reap(l, zygote, reaper);               /* what they hold counts for the next sandbox */
+    return rc;
+}
+
+/* The sandbox is closed. False: there can be no other here. */
 static bool reset(struct launcher *l, bool killed)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
+    bool is_new = false;
     if (killed || l->forked || l->command_fd >= 0)
         crew_end(l);
     streams_end(l);
-    if (l->kit->profile != SANDBOX_STRICT || !world_reset(&l->world, l->kit) || namespaces_renew(l, &err) < 0 ||
-        mount_cpus(&l->world, l->kit->cpus, &err) < 0) {
-        hand_over(l);
-        return false;
-    }
     l->start[0] = '\0';
-    bool is_new = false;
-    int rc = l->ready ? 0 : crew_start(l, &is_new, &err);
-    if (is_new && rc == 0)
+    const bool as_new = l->kit->profile == SANDBOX_STRICT && world_reset(&l->world, l->kit) &&
+                        mount_cpus(&l->world, l->kit->cpus, &err) == 0;
+    int rc = namespaces_renew(l, &err);
+    if (rc == 0 && as_new)
+        rc = l->ready ? 0 : crew_start(l, &is_new, &err);
+    else if (rc == 0)
+        rc = world_anew(l, &err);
+    is_new |= !as_new;
+    if (rc < 0)
+        return false;                           /* another launcher fares better, or tells why not */
+    if (is_new)
         crew_tell(l, true);
     ready.crew = is_new ? 0 : l->crew;
-    tell(l, &ready, rc, &err, NULL, 0);
-    if (rc == 0)
-        warm_next(l);
+    tell(l, &ready, 0, NULL, NULL, 0);
+    warm_next(l);
     cell_stack_trim();
-    return rc == 0;
+    return true;
 }
 
 /* One order of the jail. False: it is gone, or this launcher is of no more use. */
@@ -934,19 +986,9 @@ static APART int begin(struct launcher *l)
     if (rc == 0)
         rc = zygote_begin(l, &err);
     if (rc == 0)
-        rc = mount_world(&l->world, kit, &err);
+        rc = world_begin(l, &err);
     if (rc == 0)
-        rc = ipc_watch(&l->ipc, kit, &l->world, &err);
-    if (rc == 0)
-        rc = zygote_go(l, &err);
-    if (!l->net->seen)
-        net_look(l->net);                       /* while that is on its way */
-    if (rc == 0)
-        rc = crew_make(l, &err);
-    if (rc == 0 && (rc = arm(l, &err)) == 0) {
-        l->crew++;
         crew_tell(l, true);
-    }
     tell(l, &ready, rc, &err, NULL, 0);
     return rc;
 }
@@ -957,7 +999,7 @@ static void launcher(void *beginning)
 {
     static uint8_t bytes[RELAY_COUNT][RELAY_BYTES];
     struct beginning *b = beginning;
-    struct launcher l = { .kit = &b->kit, .net = &b->net, .lower = b->lower, .procs = -1, .zygote_sock = -1, .reaper_fd = -1,
+    struct launcher l = { .kit = &b->kit, .net = &b->net, .lower = b->lower, .userns = b->kit.userns, .procs = -1, .zygote_sock = -1, .reaper_fd = -1,
                           .room = -1, .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 },
                           .rings = { b->kit.ring }, .declared = -1 };
     for (int i = 0; i < RELAY_COUNT; i++)
@@ -966,25 +1008,28 @@ static void launcher(void *beginning)
         _exit(1);
     cell_stack_trim();
     for (;;) {
-        struct pollfd p[7] = {
+        struct pollfd p[8] = {
             { .fd = l.kit->sock, .events = POLLIN },
             { .fd = l.children, .events = POLLIN },
+            { .fd = l.ready && l.command_fd < 0 && !l.told ? l.sock : -1, .events = POLLIN },
         };
         for (int i = 0; i < 2; i++)             /* where the reader of a stream is behind, the writer waits */
-            p[2 + i] = (struct pollfd){
+            p[3 + i] = (struct pollfd){
                 .fd = l.over || (l.relays[i].live && l.relays[i].at < l.relays[i].len) ? -1 : l.output[i], .events = POLLIN };
         for (int i = 0; i < RELAY_COUNT; i++)
-            p[4 + i] = relay_poll(&l.relays[i]);
-        if (poll(p, l.output[1] < 0 && relays_idle(&l) ? 3 : 7, -1) < 0 && errno != EINTR)
+            p[5 + i] = relay_poll(&l.relays[i]);
+        if (poll(p, l.output[1] < 0 && relays_idle(&l) ? 4 : 8, -1) < 0 && errno != EINTR)
             break;
         for (int i = 0; i < RELAY_COUNT; i++)
-            if (p[4 + i].revents != 0)
+            if (p[5 + i].revents != 0)
                 relay_step(&l.relays[i]);
         if (p[1].revents != 0)
             child_ended(&l);
         else if (p[2].revents != 0)
-            output(&l, 0);
+            hear_birth(&l);
         else if (p[3].revents != 0)
+            output(&l, 0);
+        else if (p[4].revents != 0)
             output(&l, 1);
         else if (p[0].revents != 0 && !obey(&l))
             break;

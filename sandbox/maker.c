@@ -19,7 +19,7 @@
 struct child {
     struct kit kit;
     struct net net;
-    int lower, network;         /* namespaces handed over by another; -1: none */
+    int lower;                  /* mount namespace of the lower layers */
 };
 
 static void tell(int sock, int rc, const struct err *why)
@@ -44,21 +44,12 @@ static int join(struct child *c, const struct cgroup_host *groups, struct err *e
 /* The lower layers, in a mount namespace of which the world's is a copy. */
 static int lower(struct child *c, struct err *err)
 {
-    if (c->lower >= 0 ? setns(c->lower, CLONE_NEWNS) < 0 : mount_lower(&c->kit, err) < 0)
-        return c->lower >= 0 ? err_sys(err, ERR_SYS, "lower layers") : err->code;
-    if (c->lower < 0 && (c->lower = openat(c->kit.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC)) < 0)
+    int rc = mount_lower(&c->kit, err);
+    if (rc < 0)
+        return rc;
+    if ((c->lower = openat(c->kit.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC)) < 0)
         return err_sys(err, ERR_SYS, "lower layers");
     return unshare(CLONE_NEWNS) < 0 ? err_sys(err, ERR_DENIED, "new mount namespace") : 0;
-}
-
-static int network(struct child *c, struct err *err)
-{
-    int rc = net_watch(&c->net, c->kit.proc, err);
-    if (rc == 0)
-        rc = c->network >= 0 ? net_enter(&c->net, c->network, err) : net_renew(&c->net, 0, err);
-    if (c->network >= 0)
-        close(c->network);
-    return rc;
 }
 
 _Noreturn static void begin(struct child *c, const struct cgroup_host *groups, int rings)
@@ -75,7 +66,9 @@ _Noreturn static void begin(struct child *c, const struct cgroup_host *groups, i
     if (rc == 0)
         rc = lower(c, &err);
     if (rc == 0)
-        rc = network(c, &err);
+        rc = net_watch(&c->net, c->kit.proc, &err);
+    if (rc == 0)
+        rc = net_renew(&c->net, 0, &err);
     if (rc == 0)
         launcher_main(&c->kit, &c->net, c->lower);
     tell(c->kit.sock, rc, &err);
@@ -102,25 +95,20 @@ void maker_main(int sock, const struct kit *common, const struct cgroup_host *gr
     const int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (;;) {
         struct birth b;
-        int fds[FRAME_FDS_MAX], nfds, n = 2, pidfd = -1;
-        if (frame_recv(sock, &b, sizeof b, fds, &nfds, &err) != (int)sizeof b || nfds != 2 + __builtin_popcount(b.fds))
+        int fds[FRAME_FDS_MAX], nfds, pidfd = -1;
+        if (frame_recv(sock, &b, sizeof b, fds, &nfds, &err) != (int)sizeof b || (nfds != 2 && nfds != 3))
             _exit(0);                           /* the jail is gone */
         /* On the stack, which a launcher gives back: what we write elsewhere the last one would keep its own copy of. */
-        struct child child = { .kit = *common, .lower = -1, .network = -1 };
+        struct child child = { .kit = *common };
         child.kit.slot = b.slot;
         child.kit.uid = b.uid;
         child.kit.sock = fds[0];
         child.kit.userns = fds[1];
         child.kit.proc = proc;
-        child.kit.plan.own = b.own;
-        if (b.fds & BIRTH_LOWER)
-            child.lower = fds[n++];
-        if (b.fds & BIRTH_NET)
-            child.network = fds[n++];
-        pid_t pid = spawn(b.fds & BIRTH_CGROUP ? fds[n] : -1, &pidfd);
+        pid_t pid = spawn(nfds == 3 ? fds[2] : -1, &pidfd);
         if (pid == 0) {
-            if (b.fds & BIRTH_CGROUP)
-                close(fds[n]);
+            if (nfds == 3)
+                close(fds[2]);
             close(sock);
             begin(&child, groups, rings);
         }

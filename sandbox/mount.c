@@ -458,11 +458,14 @@ static bool remove_dir(int store, const char *name, int *budget)
     return fd < 0 ? errno == ENOENT : wipe(fd, 0, budget) && unlinkat(store, name, AT_REMOVEDIR) == 0;
 }
 
-static void part_end(struct part *p)
+static void part_end(struct part *p) { drop_fd(&p->dir); }
+
+void world_end(struct world *w)
 {
-    if (p->dir >= 0)
-        close(p->dir);
-    p->dir = -1;
+    drop_fd(&w->store);
+    drop_fd(&w->queues);
+    for (uint32_t i = 0; i < w->part_count; i++)
+        part_end(&w->parts[i]);
 }
 
 bool world_reset(struct world *w, const struct kit *kit)

@@ -2,9 +2,9 @@
  * mount.h - the file system a sandbox sees, built from constant tables only.
  *
  * Three mount namespaces lie behind a sandbox. The jail's (private copy of the host's) holds the
- * template of /etc. The slot's, handed from launcher to launcher, holds only the read-only lower layers, idmapped so that
- * files of root belong to the slot's uid, so a launcher's copy of it costs a handful of mounts. The
- * launcher's is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
+ * template of /etc. A second one of the launcher holds only the read-only lower layers, idmapped so that
+ * files of root belong to the slot's uid: to copy it for another world costs a handful of mounts. The one
+ * it lives in is the sandbox's: one tmpfs ("store") carries everything that can be written; the root
  * is an overlay of the slot's skeleton and the /etc template, and one overlay per layer goes on
  * top, so that inodes (and with them file locks) are never shared with host or neighbours. The store itself is mounted
  * below /assay and covered by an empty directory, out of reach but usable by descriptor. While a world is made nothing foreign is in it, and all that is mounted has
@@ -58,6 +58,8 @@ MUST_CHECK int mount_world(struct world *w, const struct kit *kit, struct err *e
  * the launcher ends and another makes its world anew.
  */
 bool world_reset(struct world *w, const struct kit *kit);
+/* Close what it has open. It is unmade with its mount namespace. */
+void world_end(struct world *w);
 /* Replace the host's root by overlay of `root` (a detached mount; owned by uid 0 inside if `own`). */
 MUST_CHECK int mount_root(struct world *w, const struct kit *kit, int root, struct err *err);
 /* The snapshot's tree at SANDBOX_WORK_DIR, writable above. */

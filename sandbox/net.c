@@ -97,7 +97,7 @@ static void forget(struct net *n)
             close(n->counters[i].fd);
 }
 
-void net_look(struct net *n)
+static void net_look(struct net *n)
 {
     bool all = getrandom(&n->key, sizeof n->key, 0) == (ssize_t)sizeof n->key;
     n->seen = true;
@@ -112,7 +112,7 @@ void net_look(struct net *n)
         forget(n);
 }
 
-bool net_unused(const struct net *n, unsigned long ours)
+static bool net_unused(const struct net *n, unsigned long ours)
 {
     if (!n->seen || !no_sockets(n, ours))
         return false;
@@ -124,14 +124,6 @@ bool net_unused(const struct net *n, unsigned long ours)
             return false;
     }
     return pwrite(n->flush, "1", 1, 0) == 1;
-}
-
-int net_enter(struct net *n, int fd, struct err *err)
-{
-    if (setns(fd, CLONE_NEWNET) < 0)
-        return err_sys(err, ERR_SYS, "network namespace");
-    n->count++;
-    return 0;
 }
 
 int net_renew(struct net *n, unsigned long ours, struct err *err)

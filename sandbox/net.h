@@ -2,7 +2,7 @@
  * net.h - the network namespace of a slot: loopback and nothing else.
  *
  * Theory: making and unmaking one costs more than the rest of a sandbox, so a launcher keeps
- * its own for all its sandboxes, one at a time, and hands it over to the next: no two share one while they run. It
+ * its own for all its sandboxes, one at a time: no two share one while they run. It
  * belongs to the host's user namespace, so nothing inside may change its addresses, routes or
  * settings; what a sandbox can leave behind are sockets and what traffic leaves (TIME_WAIT,
  * conntrack, route and TCP metrics, counters, by which one sandbox could write to the next). So it
@@ -33,13 +33,7 @@ struct net {
 /* See the namespace with the eyes of the calling process; `proc` is a descriptor of /proc. Keeps one of its own. `n` is all
  * zeros. */
 MUST_CHECK int net_watch(struct net *n, int proc, struct err *err);
-/* Enter a namespace (borrowed) of which another has just proved that it is as new. net_look() must follow, before anything
- * foreign is in it: only then can it be told that it is unused. */
-MUST_CHECK int net_enter(struct net *n, int fd, struct err *err);
-void net_look(struct net *n);
-/* Is it as new, but for `ours` sockets? */
-bool net_unused(const struct net *n, unsigned long ours);
-/* Unless net_unused(), move the calling process into a new one, loopback up. */
+/* Unless the one it is in is as new, but for `ours` sockets, move the calling process into a new one, loopback up. */
 MUST_CHECK int net_renew(struct net *n, unsigned long ours, struct err *err);
 /* Move the calling process into a new one in which nothing is up; net_renew() leaves it again. */
 MUST_CHECK int net_none(struct net *n, struct err *err);

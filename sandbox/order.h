@@ -16,12 +16,11 @@ enum order_kind {
     ORDER_COLLECT,          /* fd: empty memfd for the report files */
     ORDER_RUN,              /* a command with streams: it, then of `fds` the streams, and with `apart` a memfd for a ring */
     ORDER_FILES,            /* `cell` and the descriptors are for the agent */
-    ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one or end */
+    ORDER_RESET,            /* the sandbox is closed: kill its run, be ready for the next one */
 };
 
 enum note_kind {
     NOTE_READY = 1,         /* world built, or made clean; rc; a crew is ready, and if its number is told, that of before */
-    NOTE_SPENT,             /* the world cannot be made clean: nothing foreign lives, and this launcher ends. fds as in `fds` */
     NOTE_ACQUIRED,          /* rc; with a proxy, fd = its listening socket */
     NOTE_CREW,              /* one is ready; fds = pidfd of pid 1 of the coming run (killing it ends the run), socket
                              * for its command. None: the crew of the run before */
@@ -61,7 +60,6 @@ struct note {
     int32_t  rc, sys;
     int32_t  status;            /* ended: wait status of the command */
     uint32_t crew;              /* crew: its number, another for each run; ended: 0 if the crew has ended too */
-    uint32_t fds, own;          /* spent: enum of maker.h, and plan.own */
     uint32_t report, disk_full; /* ended: report directory not empty; writable layer used up */
     uint64_t ended_ns;
     uint64_t cpu_ns, rss_bytes;     /* ended: of the command and the children it waited for; of the largest of these */

@@ -47,14 +47,37 @@ static void drop_errors(struct slot *s)
     s->errors = NULL;
 }
 
-static void answer(struct jail *j, const struct slot *s, uint32_t kind, int rc, const struct err *why)
+static void say(struct jail *j, struct slot *s, struct grant_answer *a, const int *fds, int nfds)
+{
+    struct grant_answer first = { .kind = GRANT_ACQUIRED, .slot = s->kit.slot, .generation = s->generation };
+    if (s->untold)
+        jail_answer(j, &first, NULL, 0);
+    s->untold = false;
+    if (a != NULL)
+        jail_answer(j, a, fds, nfds);
+}
+
+static void answer(struct jail *j, struct slot *s, uint32_t kind, int rc, const struct err *why)
 {
     struct grant_answer a = { .kind = kind, .slot = s->kit.slot, .generation = s->generation, .rc = rc };
     if (rc < 0) {
         a.sys = why->sys;
         memcpy(a.msg, why->msg, sizeof a.msg);
     }
-    jail_answer(j, &a, NULL, 0);
+    say(j, s, &a, NULL, 0);
+}
+
+/* The client hears of it in good time to be able to kill. Not at once: to wake it up in the midst of a run's beginning takes as
+ * long as to begin the run, and one that is over soon makes it needless. */
+static void acquired(struct jail *j, struct slot *s, int proxy)
+{
+    struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = s->kit.slot, .generation = s->generation,
+                              .fds = proxy >= 0 ? GRANT_HAS_PROXY : 0 };
+    s->state = SLOT_HELD;
+    s->untold = s->late && proxy < 0;
+    s->deadline_ns = s->untold ? clock_mono_ns() + GRANT_UNTOLD_NS : 0;
+    if (!s->untold)
+        jail_answer(j, &a, &proxy, proxy >= 0);
 }
 
 /* slot_deaths() follows. */
@@ -62,8 +85,6 @@ static void kill_launcher(const struct slot *s)
 {
     if (s->launcher_fd >= 0)
         pidfd_send_signal(s->launcher_fd, SIGKILL, NULL, 0);
-    if (s->spent_fd >= 0)
-        pidfd_send_signal(s->spent_fd, SIGKILL, NULL, 0);           /* it ends by itself, or hangs */
 }
 
 /* An order that the socket does not take means a slot that hangs. */
@@ -94,10 +115,9 @@ void slot_make(struct jail *j, struct slot *s)
     s->state = SLOT_MAKING;
     s->generation++;
     s->reason = SLOT_REASON_NONE;
-    s->resetting = s->warm = s->crew_killed = s->made = false;
+    s->resetting = s->warm = s->crew_killed = false;
     s->deadline_ns = clock_mono_ns() + MAKE_NS_MAX;
-    int rc = s->kit.userns < 0 ? jail_found(j, s, &err)
-           : s->spent_fd >= 0 ? 0 : cgroup_slot_renew(&s->cgroup, &err);       /* reset() has settled it for both */
+    int rc = s->kit.userns < 0 ? jail_found(j, s, &err) : cgroup_slot_renew(&s->cgroup, &err);
     if (rc == 0)
         rc = jail_birth(j, s, &err);
     if (rc < 0)
@@ -130,9 +150,11 @@ static uint32_t cpus_of(const struct slot *s)
 }
 
 int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
-                 const struct sandbox_limits *limits, struct err *err)
+                 const struct grant_request *r, struct err *err)
 {
+    const struct sandbox_limits *limits = &r->limits;
     s->limits = *limits;
+    s->late = r->option & GRANT_ACQUIRE_RUN;
     /* A host that must go first would be in the way of a small limit: then that is set when it has gone. */
     const bool tight = s->warm && limits->memory_bytes < WARM_MEMORY_MIN;
     s->cgroup.guest = (s->warm || (which & GRANT_FD_WARM)) && !tight;
@@ -143,9 +165,7 @@ int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds,
     if (!tight && nfds == 0 && limits->network == SANDBOX_NET_LOOPBACK &&
         limits->disk_bytes == s->kit.disk_bytes && limits->disk_inodes == s->kit.disk_inodes &&
         cpus_of(s) == s->kit.cpus) {
-        s->state = SLOT_HELD;                       /* it is what was asked for */
-        s->deadline_ns = 0;
-        answer(j, s, GRANT_ACQUIRED, 0, NULL);
+        acquired(j, s, -1);                         /* it is what was asked for */
         return 0;
     }
     if ((which & (GRANT_FD_ROOT | ORDER_FD_USERNS)) || limits->network == SANDBOX_NET_NONE)
@@ -238,6 +258,8 @@ static void begin(struct slot *s, const void *text, size_t len)
     /* The CPU limit cannot be reached before every core has spun for its share of it. */
     uint64_t cores = (s->limits.cpu_percent + 99) / 100, cpu_at = now + s->limits.cpu_ns / (cores ? cores : 1);
     s->deadline_ns = cpu_at < s->wall_end_ns ? cpu_at : s->wall_end_ns;
+    if (s->untold && s->deadline_ns > now + GRANT_UNTOLD_NS)
+        s->deadline_ns = now + GRANT_UNTOLD_NS;
     if (s->ready)
         start(s, text, len);
     else
@@ -309,6 +331,7 @@ static bool reset(struct slot *s)
 
 void slot_scrub(struct jail *j, struct slot *s)
 {
+    say(j, s, NULL, NULL, 0);
     drop_errors(s);
     if (reset(s))
         return;
@@ -447,7 +470,7 @@ static void finish(struct jail *j, struct slot *s, enum slot_state next)
         if (apart)
             fds[n++] = errors;
         a.fds = GRANT_HAS_OUTPUT | (report >= 0 ? GRANT_HAS_REPORT : 0u) | (apart ? GRANT_HAS_ERROR : 0u);
-        jail_answer(j, &a, fds, n);
+        say(j, s, &a, fds, n);
     }
     drop_fd(&s->report_fd);
     drop_errors(s);
@@ -520,7 +543,7 @@ static void filed(struct jail *j, struct slot *s, const struct note *n)
         answer(j, s, GRANT_FILED, rc, &err);
     } else {
         a.fds = file >= 0 ? GRANT_HAS_OUTPUT : 0;
-        jail_answer(j, &a, (int[]){ file }, file >= 0);
+        say(j, s, &a, (int[]){ file }, file >= 0);
     }
     if (cgroup_limit(&s->cgroup, &s->limits, &err) < 0)
         err.code = 0;                           /* what was read is charged still: a little more for the next run */
@@ -541,7 +564,6 @@ static void fail(struct jail *j, struct slot *s, const struct note *n, uint32_t 
 static void launcher_gone(struct jail *j, struct slot *s)
 {
     drop_fd(&s->launcher_fd);
-    s->made = false;
     drop_crew(s);
     drop_command(s);
     enum slot_state was = s->state;
@@ -588,7 +610,7 @@ static void made(struct jail *j, struct slot *s, const struct note *n)
     struct err why;
     err_set(&why, n->rc, "%.*s", (int)sizeof n->msg - 1, n->msg);
     why.sys = n->sys;
-    s->resetting = s->made = false;
+    s->resetting = false;
     if (n->rc == 0) {
         s->state = SLOT_READY;
         if (n->crew != 0 && s->door >= 0)
@@ -607,25 +629,8 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 {
     switch ((enum note_kind)n->kind) {
     case NOTE_READY:
-        if (s->state == SLOT_MAKING && s->spent_fd >= 0 && n->rc == 0) {
-            s->made = true;
-            s->end = *n;
-        } else if (s->state == SLOT_MAKING) {
+        if (s->state == SLOT_MAKING)
             made(j, s, n);
-        }
-        return 0;
-    case NOTE_SPENT:
-        if (s->state != SLOT_MAKING || !s->resetting || s->launcher_fd < 0 || nfds != __builtin_popcount(n->fds) ||
-            !(n->fds & BIRTH_LOWER))
-            break;
-        drop_crew(s);
-        drop_fd(&s->sock);
-        take(&s->spent_fd, &s->launcher_fd);
-        take(&s->lower, &fds[0]);
-        if (nfds == 2)
-            take(&s->network, &fds[1]);
-        s->own = n->own;
-        slot_make(j, s);
         return 0;
     case NOTE_ACQUIRED:
         if (s->state != SLOT_ACQUIRING)
@@ -641,11 +646,7 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
             fail(j, s, &why, GRANT_ACQUIRED);
             slot_scrub(j, s);
         } else {
-            s->state = SLOT_HELD;
-            s->deadline_ns = 0;
-            struct grant_answer a = { .kind = GRANT_ACQUIRED, .slot = s->kit.slot, .generation = s->generation,
-                                      .fds = nfds > 0 ? GRANT_HAS_PROXY : 0 };
-            jail_answer(j, &a, fds, nfds);
+            acquired(j, s, nfds > 0 ? fds[0] : -1);
             mark(s);
             if (s->command >= 0)
                 begin(s, NULL, 0);
@@ -712,7 +713,6 @@ int slot_note(struct jail *j, struct slot *s, const struct note *n, int *fds, in
 void slot_lost(struct slot *s)
 {
     drop_fd(&s->sock);
-    s->made = false;
     kill_launcher(s);
 }
 
@@ -724,11 +724,6 @@ static bool has_ended(int pidfd)
 
 void slot_deaths(struct jail *j, struct slot *s)
 {
-    if (has_ended(s->spent_fd)) {
-        drop_fd(&s->spent_fd);
-        if (s->made)
-            made(j, s, &s->end);
-    }
     if (has_ended(s->launcher_fd)) {
         drop_fd(&s->sock);
         launcher_gone(j, s);
@@ -740,6 +735,7 @@ void slot_tick(struct jail *j, struct slot *s, uint64_t now_ns)
     if (s->deadline_ns == 0 || now_ns < s->deadline_ns)
         return;
     s->deadline_ns = 0;
+    say(j, s, NULL, NULL, 0);
     switch (s->state) {
     case SLOT_MAKING:
         if (s->sock >= 0 || s->launcher_fd >= 0) {      /* took too long */

@@ -25,20 +25,17 @@ enum slot_reason { SLOT_REASON_NONE, SLOT_REASON_KILLED, SLOT_REASON_TIME, SLOT_
 struct slot {
     enum slot_state state;
     uint32_t generation;            /* of the sandbox: a number is used once */
-    bool resetting;                 /* MAKING: by the launcher that is there, as far as is known, not by a new one */
+    bool resetting;                 /* MAKING: by the launcher that is there, not by a new one */
     bool warm;                      /* the launcher may have a warm host */
     struct kit kit;
     struct cgroup_slot cgroup;
     int sock;                       /* to the launcher, and before it is born; -1: none */
     uint32_t serial;                /* of the launcher */
     int launcher_fd, run_fd;        /* pidfds of the launcher, and of pid 1 of the current or next run; -1: none */
-    int spent_fd;                   /* pidfd of the launcher before, which is ending; -1: it has */
-    bool made;                      /* MAKING: but for that one, which holds memory yet, ready: `end` is the note of it */
-    int lower, network;             /* namespaces that it handed over; -1: none */
-    uint32_t own;                   /* kit.plan.own, with the lower layers */
     bool crew_killed;               /* that one, by us */
     int door, command;              /* socket that the crew takes a command from; command that waits for that; -1: none */
     bool ready;                     /* the crew is, for a command */
+    bool late, untold;              /* that it is acquired need not be told at once; it is, and has not been told */
     uint32_t crew;                  /* the launcher's number of the coming run */
     int streams[3];                 /* of the waiting command, in the order of GRANT_FD_IN ...; -1: none */
     struct ring *errors;            /* of the run, with standard error apart; else NULL */
@@ -69,7 +66,7 @@ MUST_CHECK int jail_watch(struct jail *j, const struct slot *s, int pidfd, struc
 
 void slot_make(struct jail *j, struct slot *s);                 /* MAKING: have a launcher made */
 MUST_CHECK int slot_acquire(struct jail *j, struct slot *s, uint32_t which, const int *fds, int nfds, bool tree_own,
-                            const struct sandbox_limits *limits, struct err *err);
+                            const struct grant_request *r, struct err *err);
 /* The command is `text`, or for len 0 in the first of `fds`, which are the slot's from now on (and -1 then). While
  * ACQUIRING, the run begins when that has come about. */
 void slot_run(struct jail *j, struct slot *s, const struct grant_request *r, int *fds, const void *text, size_t len);

@@ -167,7 +167,7 @@ static int play_signal(int fd, int sig)
 {
     for (uint32_t i = 0; sig == SIGKILL && fd >= 0 && i < SLOTS; i++) {
         const struct slot *s = &jail->slots[i];
-        struct launcher *l = fd == s->launcher_fd || fd == s->spent_fd ? launcher_of(fd) : NULL;
+        struct launcher *l = fd == s->launcher_fd ? launcher_of(fd) : NULL;
         if (l != NULL && l->slot == i) {
             l->killed = true;
             if (!(world & WORLD_SLOW_DEATH))
@@ -198,7 +198,7 @@ static bool birth(void)
     if (launcher_count == LAUNCHERS || frame_recv(maker, &b, sizeof b, fds, &nfds, &err) != (int)sizeof b)
         return false;
     struct launcher *l = &launchers[launcher_count++];
-    if (b.slot >= SLOTS || nfds != 2 + __builtin_popcount(b.fds) || ((b.fds & BIRTH_CGROUP) != 0) != (jail->cgroup.version == 2))
+    if (b.slot >= SLOTS || nfds != (jail->cgroup.version == 2 ? 3 : 2))
         abort();
     *l = (struct launcher){ .slot = b.slot, .serial = b.serial, .sock = -1, .life = -1, .pidfd = -1 };
     if (!(broken & BAD_BIRTH)) {
@@ -475,20 +475,16 @@ static void check_slot(const struct slot *s)
                                   1u << SLOT_FILES | 1u << SLOT_SCRUB;
     const struct launcher *l = launcher_of(s->launcher_fd);
     const bool making = s->state == SLOT_MAKING;
-    if (making ? s->deadline_ns == 0 : s->spent_fd >= 0 || s->lower >= 0 || s->network >= 0 || s->resetting || s->made)
+    if (making ? s->deadline_ns == 0 : s->resetting)
         abort();                                            /* a slot in making is looked at again */
     if (!making && (l == NULL) != (s->state == SLOT_DEAD))
         abort();                                            /* any other has a launcher, until that is dead */
-    if ((s->launcher_fd >= 0) != (l != NULL) || (s->spent_fd >= 0) != (launcher_of(s->spent_fd) != NULL))
+    if ((s->launcher_fd >= 0) != (l != NULL))
         abort();
     if ((l != NULL && (l->slot != s->kit.slot || l->serial != s->serial)) || (!making && s->sock >= 0 && l == NULL))
         abort();
     if ((waits >> s->state & 1) && s->deadline_ns == 0 && !l->killed)
         abort();                                            /* what the client waits for ends */
-    if (s->made && (s->spent_fd < 0 || l == NULL))
-        abort();
-    if ((s->lower >= 0 || s->network >= 0) && s->sock >= 0)
-        abort();                                            /* handed on with the next birth */
     if (s->command >= 0 && s->state != SLOT_ACQUIRING && s->state != SLOT_RUNNING)
         abort();
     if (s->report_fd >= 0 && s->state != SLOT_COLLECT && s->state != SLOT_FILES)
@@ -498,8 +494,8 @@ static void check_slot(const struct slot *s)
 enum { OWN_MAX = 16 };
 static int own_of(struct slot *s, int *out[OWN_MAX])
 {
-    int *own[] = { &s->sock, &s->launcher_fd, &s->run_fd, &s->spent_fd, &s->lower, &s->network, &s->door, &s->command,
-                   &s->streams[0], &s->streams[1], &s->streams[2], &s->errors_fd, &s->owner_ns, &s->report_fd, &s->cgroup.dir };
+    int *own[] = { &s->sock, &s->launcher_fd, &s->run_fd, &s->door, &s->command, &s->streams[0],
+                   &s->streams[1], &s->streams[2], &s->errors_fd, &s->owner_ns, &s->report_fd, &s->cgroup.dir };
     memcpy(out, own, sizeof own);
     return sizeof own / sizeof own[0];
 }
@@ -590,9 +586,8 @@ static void note_of(struct launcher *l, struct slot *s, bool any)
     if ((it == NOTE_COLLECTED || it == NOTE_FILES) && s->report_fd >= 0 && ftruncate(s->report_fd, (off_t)(more << 17)) < 0)
         abort();
     struct note n = { .kind = it, .rc = kind & 16 ? -(int32_t)(more & 15) : 0, .crew = (kind >> 3) & 1, .report = more & 16,
-                      .disk_full = more & 32, .ended_ns = play_now, .fds = it == NOTE_SPENT ? BIRTH_LOWER | (more & 2) : 0 };
-    uint32_t carries = it == NOTE_CREW ? kind & 8 ? 0 : 2 : it == NOTE_SPENT ? (uint32_t)__builtin_popcount(n.fds)
-                     : it == NOTE_ACQUIRED && s->limits.network == SANDBOX_NET_PROXY;
+                      .disk_full = more & 32, .ended_ns = play_now };
+    uint32_t carries = it == NOTE_CREW ? kind & 8 ? 0 : 2 : it == NOTE_ACQUIRED && s->limits.network == SANDBOX_NET_PROXY;
     if (it == NOTE_ENDED)
         n.status = (int)number(input, 2);
     if (kind & 32)
@@ -711,7 +706,7 @@ static void check_launchers(void)
         struct launcher *l = &launchers[i];
         const struct slot *s = &jail->slots[l->slot];
         struct pollfd p = { .fd = l->sock, .events = POLLIN };
-        if (l->life >= 0 && launcher_of(s->launcher_fd) != l && launcher_of(s->spent_fd) != l && l->sock >= 0 &&
+        if (l->life >= 0 && launcher_of(s->launcher_fd) != l && l->sock >= 0 &&
             (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP)))
             abort();
     }
@@ -825,8 +820,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (watch(&j, CLIENT_FD, ID_CLIENT, &err) < 0 || watch(&j, j.maker, ID_MAKER, &err) < 0)
         abort();
     for (uint32_t i = 0; i < SLOTS; i++) {
-        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .spent_fd = -1, .lower = -1, .network = -1,
-                                  .door = -1, .command = -1, .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 },
+        slots[i] = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1,
+                                  .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 },
                                   .errors_fd = -1, .kit = { .slot = i, .ring = &rings[i], .userns = kinds[0] } };
         slots[i].kit.disk_bytes = j.defaults.disk_bytes;
         slots[i].kit.disk_inodes = j.defaults.disk_inodes;
@@ -840,7 +835,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     read_answers();
     for (uint32_t i = 0; i < SLOTS; i++) {
         if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0 || pending[i].files != 0 || slots[i].sock >= 0 ||
-                        slots[i].launcher_fd >= 0 || slots[i].spent_fd >= 0 || j.births != 0))
+                        slots[i].launcher_fd >= 0 || j.births != 0))
             abort();
         drop_errors(&slots[i]);
         for (int k = own_of(&slots[i], own) - 1; k >= 0; k--)
