@@ -225,7 +225,12 @@ static int turn(const struct use *u)
     own_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (net_watch(&n, proc, &err) < 0 || net_renew(&n, 0, &err) < 0)
         return NO_NETWORK;
-    size_t len = say_all(before, sizeof before);
+    size_t len = say_all(before, sizeof before), last = 0;
+    for (int i = 0; i < 100 && (len != last || memcmp(before, after, len) != 0); i++) {     /* the kernel is about something yet */
+        memcpy(after, before, last = len);
+        usleep(10000);
+        len = say_all(before, sizeof before);
+    }
     pid_t pid = u->held ? 0 : fork();
     if (pid == 0) {
         use_network(u);
