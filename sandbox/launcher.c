@@ -79,6 +79,7 @@ struct launcher {
     bool over;                      /* more output than allowed: killed for it */
     bool forked;                    /* the command is the fork of a warm host: its crew serves one run */
     struct warm warm;
+    bool hosted;                    /* this world has seen a warm host, which may have left processes we know nothing of */
     int declared;                   /* the warm command of this sandbox, or the last; -1: none */
     bool missed;                    /* the last sandbox that declared one declared another than there is */
     char start[sizeof ((struct sandbox_result){ 0 }).start];    /* how this sandbox's next run begins */
@@ -185,6 +186,8 @@ static void crew_reap(struct launcher *l, pid_t zygote, pid_t reaper)
             warm_died(&l->warm);
         if (pid == l->zygote)
             l->zygote = 0;
+        if (pid == l->reaper)
+            l->reaper = 0;
         if (pid == zygote)
             zygote = 0;
         if (pid == reaper)
@@ -547,6 +550,7 @@ static void warm_next(struct launcher *l)
     }
     if (l->warm.pid <= 0 || l->missed) {
         warm_end(&l->warm);
+        l->hosted = true;
         if (warm_start(&l->warm, l->kit, l->declared, l->net->count, &err) < 0)
             l->warm.pid = 0;                    /* none: the next sandbox is cold, and we try again after it */
         if (l->procs < 0)
@@ -722,10 +726,15 @@ static void drain(struct launcher *l, int i, int pipe)
 static void hear_birth(struct launcher *l)
 {
     const int on = 1, off = 0;
-    struct heard h;
+    struct heard h = { .fd = -1 };
     struct err err;
+    const int rc = hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err);
+    drop_fd(&h.fd);
+    if (rc == ERR_BUSY)
+        return;
     l->told = true;
-    /* While it is on, whatever is sent from here would give the socket a name that shows in the sandbox. */
+    /* While it is on, whatever is sent from here, as by the jail to begin a run, would give the socket a name that shows in the
+     * sandbox. */
     if (setsockopt(l->sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         hear(l->sock, MSG_DONTWAIT | MSG_PEEK, &h, &err) == 0 && h.pid > 0)
         l->command_fd = pidfd_open(h.pid, 0);
@@ -840,12 +849,32 @@ static int world_begin(struct launcher *l, struct err *err)
     return rc;
 }
 
+/* Crew and whatever else there is: we are their init. */
+static void end_all(struct launcher *l)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ;
+    l->zygote = l->reaper = 0;
+    l->hosted = false;
+}
+
+/* Are there no processes but ours? A host that is not ready yet may have a child, in which it tries what it is to import. */
+static bool alone(const struct launcher *l)
+{
+    const uint32_t crew = 1u + (l->zygote > 0) + (l->reaper > 0), host = warm_alive(&l->warm);
+    return cgroup_only_ours(l->kit->pids_now, crew + host) ||
+           (host > 0 && !l->warm.ready && cgroup_only_ours(l->kit->pids_now, crew + host + 1));
+}
+
 /* Another world, in place of one that cannot be made as new. In that nobody is left but us, warm host and crew: it is unmade
  * by whoever of the dying leaves it last, while we make the other. */
 static int world_anew(struct launcher *l, struct err *err)
 {
-    const pid_t zygote = l->zygote, reaper = l->reaper;
     warm_end(&l->warm);
+    if (l->hosted)
+        end_all(l);
+    const pid_t zygote = l->zygote, reaper = l->reaper;
     crew_kill(l);
     crew_forget(l);
     ipc_end(&l->ipc);
@@ -873,7 +902,7 @@ static bool reset(struct launcher *l, bool killed)
         crew_end(l);
     streams_end(l);
     l->start[0] = '\0';
-    const bool as_new = l->kit->profile == SANDBOX_STRICT && world_reset(&l->world, l->kit) &&
+    const bool as_new = l->kit->profile == SANDBOX_STRICT && (!l->hosted || alone(l)) && world_reset(&l->world, l->kit) &&
                         mount_cpus(&l->world, l->kit->cpus, &err) == 0;
     int rc = namespaces_renew(l, &err);
     if (rc == 0 && as_new)

@@ -98,6 +98,14 @@ static int bind_at(const char *from, const char *to, struct err *err)
     return mount(from, to, NULL, MS_BIND, NULL) < 0 ? err_sys(err, ERR_SYS, "mount %s at %s", from, to) : 0;
 }
 
+/* The same, read-only. */
+static int show_at(const char *from, const char *to, struct err *err)
+{
+    const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    int rc = bind_at(from, to, err);
+    return rc == 0 && mount(NULL, to, NULL, MS_REMOUNT | MS_BIND | flags, NULL) < 0 ? err_sys(err, ERR_SYS, "read-only %s", to) : rc;
+}
+
 /*
  * Make the cwd the root of this namespace and let the old one go, with all that is mounted in it. Processes whose root was the
  * old one, as a zygote begun meanwhile, have the new one.
@@ -549,6 +557,9 @@ static int store_make(struct world *w, const struct kit *kit, struct err *err)
         rc = err_sys(err, ERR_SYS, "processors shown");
     for (size_t i = 0; rc == 0 && i < sizeof open_to_all / sizeof open_to_all[0]; i++)
         rc = never_read(w->store, open_to_all[i], err);
+    /* Rootless, they belong to the sandbox's user. What is mounted from here is read-only with it. */
+    if (rc == 0 && kit->rootless && (rc = show_at("store/mask", "store/mask", err)) == 0)
+        rc = show_at("store/masks", "store/masks", err);
     return rc;
 }
 
@@ -618,14 +629,14 @@ int mount_world(struct world *w, const struct kit *kit, struct err *err)
     if (rc == 0)
         rc = parts_make(w, kit, err);
     if (rc == 0)
-        rc = bind_at("store/cpu", "root/sys/devices/system/cpu", err);
+        rc = show_at("store/cpu", "root/sys/devices/system/cpu", err);
     if (rc == 0)
         rc = fresh_at("devpts", pts, MS_NOSUID | MS_NOEXEC | MS_NOATIME, "root/dev/pts", err);
     /* The store stays mounted, out of sight: overlays made later need their upper layer in this namespace. */
     if (rc == 0)
         rc = attach_ours(w->store, AT_FDCWD, "root/assay/store", err);
     if (rc == 0)
-        rc = bind_at("empty", "root/assay/store", err);
+        rc = show_at("empty", "root/assay/store", err);
     if (rc < 0)
         return rc;
     if (fstatfs(w->store, &room) < 0)
@@ -777,14 +788,6 @@ static int mask(const char *const *names, size_t count, const char *with, struct
     return 0;
 }
 
-static int read_only(const char *at, struct err *err)
-{
-    const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (bind_at(at, at, err) < 0)
-        return err->code;
-    return mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | flags, NULL) < 0 ? err_sys(err, ERR_SYS, "read-only %s", at) : 0;
-}
-
 #define PROC_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 int mount_proc_hidden(struct err *err)
@@ -805,7 +808,7 @@ static int proc_masks(struct err *err)
     int rc = mask(masked_files, sizeof masked_files / sizeof masked_files[0], "mask", err);
     if (rc == 0)
         rc = mask(masked_dirs, sizeof masked_dirs / sizeof masked_dirs[0], "masks", err);
-    return rc < 0 ? rc : read_only("proc/sys", err);
+    return rc < 0 ? rc : show_at("proc/sys", "proc/sys", err);
 }
 
 int mount_proc(const struct world *w, int room, struct err *err)

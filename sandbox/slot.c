@@ -492,6 +492,7 @@ static void collect(struct jail *j, struct slot *s)
     }
     s->state = SLOT_COLLECT;
     s->deadline_ns = clock_mono_ns() + DRAIN_NS_MAX;
+    say(j, s, NULL, NULL, 0);
     order(s, (struct order){ .kind = ORDER_COLLECT }, &s->report_fd, 1);
 }
 

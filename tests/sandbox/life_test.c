@@ -236,7 +236,11 @@ static void killed_at_birth(void **state)
     "def call(n, *a):\n" \
     "    libc.syscall.restype = ctypes.c_long\n" \
     "    r = libc.syscall(ctypes.c_long(n), *[ctypes.c_long(x) if isinstance(x, int) else x for x in a])\n" \
-    "    return r if r >= 0 else -ctypes.get_errno()\n"
+    "    return r if r >= 0 else -ctypes.get_errno()\n" \
+    "def tries(f, *a):\n" \
+    "    try: return f(*a)\n" \
+    "    except OSError: pass\n" \
+    "ours = '/proc/cmdline', '/proc/fs', '/sys/devices/system/cpu', '/sys/devices/system/cpu/online', '/assay/store'\n"
 
 /* All that a program can see of how it began, of pid 1, and of what can be numbered from outside of it. */
 static const char observe[] = PYTHON_CALLS
@@ -252,6 +256,7 @@ static const char observe[] = PYTHON_CALLS
     "       [fd for fd in range(3, 200) if os.path.exists(f'/proc/self/fd/{fd}')])\n"
     "print([call(157, p, 0, 0, 0, 0) for p in (3, 7, 27, 30, 37, 39, 42)], call(135, 0xffffffff), open('/proc/self/oom_score_adj').read())\n"
     "print(sorted(l.split()[3:] for l in open('/proc/self/mountinfo')))\n"
+    "print([os.stat(p).st_mode for p in ours], open(ours[3]).read(), tries(os.listdir, ours[4]))\n"
     "print([open('/proc/sysvipc/' + f).read() for f in ('msg', 'sem', 'shm')])\n"
     "print([sorted(os.listdir(d)) for d in ('/tmp', '/dev', '/dev/shm', '/testbed', '/home/sandbox', '/assay')])\n"
     "print(call(240, b'left', 2, 0, None), [(call(29, 0, 4096, 0o1600), call(64, 0, 1, 0o1600), call(68, 0, 0o1600)) for _ in '123'])\n";
@@ -313,6 +318,7 @@ static void each_begins_as_the_first(void **state)
         "pass", "call(203, 1, 128, (ctypes.c_ulong * 16)(1))", "libc.setpriority(0, 1, 7)", "libc.setpriority(2, 0, 9)",
         "call(144, 1, 3, (ctypes.c_int * 1)(0))", "call(251, 1, 1, 3 << 13 | 3)", "call(251, 3, 0, 2 << 13 | 6)",
         "resource.prlimit(1, resource.RLIMIT_NOFILE, (77, 77))", "resource.prlimit(1, resource.RLIMIT_CPU, (77, 77))",
+        "[tries(os.chmod, p, 0o700) for p in ours]; tries(os.mkdir, ours[4] + '/left'); tries(lambda: open(ours[3], 'w').write('0-770'))",
         "[os.kill(1, s) for s in range(1, 65) if s not in (32, 33)]",
         "os.umask(0); os.chdir('/'); signal.pthread_sigmask(0, range(1, 32)); signal.signal(2, signal.SIG_IGN); call(157, 29, 5, 0, 0, 0);"
         "call(135, 0x40000); os.nice(5); resource.setrlimit(7, (9, 9)); [fcntl.fcntl(fd, 4, os.O_NONBLOCK | os.O_APPEND) for fd in range(3)]",

@@ -380,6 +380,32 @@ static void a_host_leaves_no_child(void **state)
     sandbox_client_close(c);
 }
 
+/* Nor is one left by a host that lets it go: where the next world is another one, and where it is the same. */
+static void a_host_leaves_no_stray(void **state)
+{
+    static const char stray[] = "import os\nif os.fork() == 0:\n    os.setsid()\n    os.execlp('sleep', 'sleep', '7654')\n";
+    static const char *const dirt[] = { ": >/left", "true" };
+    const char *const argv[] = { "python3", "-c", stray, NULL };
+    const struct sandbox_command host = { .argv = argv };
+    const struct sandbox_spec spec = { -1, -1, -1, SANDBOX_STRICT, &host };
+    (void)state;
+    for (size_t k = 0; k < sizeof dirt / sizeof dirt[0]; k++) {
+        struct sandbox_client *c = box_start(1);
+        for (int i = 0; i < 24; i++) {
+            struct outcome o = box_once(c, spec, usual, dirt[k]);
+            assert_int_equal(o.result.end, SANDBOX_END_EXIT);
+            outcome_done(&o);
+        }
+        FILE *f = popen("ps -eo args | grep -c '^[s]leep 7654'", "r");
+        assert_non_null(f);
+        int strays = -1;
+        assert_int_equal(fscanf(f, "%d", &strays), 1);
+        pclose(f);
+        sandbox_client_close(c);
+        assert_in_range(strays, 0, 3);          /* of the host of each slot */
+    }
+}
+
 static void a_false_host_is_found_out(void **state)
 {
     static const char script[] =
@@ -430,7 +456,7 @@ int main(void)
         cmocka_unit_test(a_test_sees_no_difference), cmocka_unit_test(what_disagrees_is_cold),
         cmocka_unit_test(edits_that_disagree_are_cold), cmocka_unit_test(another_command_is_cold),
         cmocka_unit_test(streams_and_files), cmocka_unit_test(nothing_stays_for_the_next), cmocka_unit_test(the_host_is_out_of_reach),
-        cmocka_unit_test(a_false_host_is_found_out), cmocka_unit_test(a_host_leaves_no_child),
+        cmocka_unit_test(a_false_host_is_found_out), cmocka_unit_test(a_host_leaves_no_child), cmocka_unit_test(a_host_leaves_no_stray),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
