@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -114,17 +115,20 @@ bool warm_is(const struct warm *w, int declared)
     return bytes != NULL && len == w->declared_len && memcmp(bytes, w->declared, len) == 0;
 }
 
-/* Its next answer. */
+/* Its next answer. Its death is one too, whoever else may hold its end of the socket. */
 static int await(struct warm *w, int ms, struct err *err)
 {
     struct cell_answer a;
-    struct pollfd p = { .fd = w->sock, .events = POLLIN };
+    own_fd life = w->pid > 0 ? pidfd_open(w->pid, 0) : -1;
+    struct pollfd p[] = { { .fd = w->sock, .events = POLLIN }, { .fd = life, .events = POLLIN } };
     int fds[FRAME_FDS_MAX], nfds, n;
     do
-        n = poll(&p, 1, ms);
+        n = poll(p, 2, ms);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         return err_set(err, ERR_DEADLINE, "no answer in %d s", ms / 1000);
+    if (p[0].revents == 0)
+        return err_set(err, ERR_LOST, "it ended");
     n = frame_recv(w->sock, &a, sizeof a, fds, &nfds, err);
     for (int i = 0; i < nfds; i++)
         close(fds[i]);

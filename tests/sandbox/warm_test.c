@@ -385,7 +385,7 @@ static void a_host_leaves_no_stray(void **state)
 {
     static const char stray[] = "import os\nif os.fork() == 0:\n    os.setsid()\n    os.execlp('sleep', 'sleep', '7654')\n";
     static const char *const dirt[] = { ": >/left", "true" };
-    const char *const argv[] = { "python3", "-c", stray, NULL };
+    const char *const argv[] = { "python3", "-S", "-c", stray, NULL };
     const struct sandbox_command host = { .argv = argv };
     const struct sandbox_spec spec = { -1, -1, -1, SANDBOX_STRICT, &host };
     (void)state;
