@@ -13,13 +13,14 @@
 #include <sys/socket.h>
 
 /*
- * Per network namespace all of them, and constant while nothing happens there; without IPv6 some are absent. None is
+ * Per network namespace all of them, and constant while nothing happens there; without IPv6 some are absent, and fib_triestat,
+ * which counts every look for a route, is in few kernels (Debian's have it). None is
  * implied by the others: a datagram without a route is in snmp or snmp6 alone, an MPTCP connection to no address in
  * netstat, a label in ip6_flowlabel, a route that was only looked up in rt6_stats, and a packet of yet another protocol
  * would be in dev. The cheap ones come first. They stay open with the namespace: an open one shows that in which it was
  * opened, and keeps it alive.
  */
-static const char *const counters[NET_COUNTERS] = { "dev", "rt6_stats", "ip6_flowlabel", "snmp", "snmp6", "netstat" };
+static const char *const counters[NET_COUNTERS] = { "dev", "rt6_stats", "ip6_flowlabel", "fib_triestat", "snmp", "snmp6", "netstat" };
 #define TEXT_MAX 1024           /* so much at once: what a process has touched of its stack it keeps */
 
 /* Of the text of `fd` from `at` on as much as there is room for; less is the end. */

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NET_COUNTERS 6
+#define NET_COUNTERS 7
 struct net {
     int proc;                   /* directory /proc/PID/net of the process that uses this */
     bool seen;                  /* the new namespace was looked at, and what follows holds; if not, it is never clean */
