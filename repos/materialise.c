@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #define TMP_PREFIX ".new-"
-#define TREE_TIME  946684800        /* 1 Jan 2000: zip and old tools want a year after 1980 */
 static const struct timespec tree_times[2] = { { .tv_sec = TREE_TIME }, { .tv_sec = TREE_TIME } };
 
 struct building {
