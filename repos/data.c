@@ -7,10 +7,11 @@
 #include <limits.h>
 #include <sqlite3.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #define INDEX_VERSION  1
-#define BUSY_MS        60000        /* a batch is one revision or a few */
+#define BUSY_MS        60000        /* for commits of others, and for their readers */
 #define COPY_BYTES     ((size_t)1 << 20)
 
 /* The block is the rowid: the last content, and contents in the order of the file, cost no index. */
@@ -262,9 +263,15 @@ const char *data_path(const struct data *d) { return d->path; }
 
 int data_begin(struct data *d, struct err *err)
 {
+    /* SQLite only polls for its lock: of two importers that come back at once one could wait for long. */
+    while (flock(d->fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            return err_sys(err, ERR_SYS, "data %s: lock", d->name);
     int rc = run(d, STMT_BEGIN, err);
-    if (rc < 0)
+    if (rc < 0) {
+        flock(d->fd, LOCK_UN);
         return rc;
+    }
     d->in_batch = true;
     d->failed = false;
     rc = end_of(d, &d->begin, err);
@@ -283,13 +290,12 @@ void data_drop(struct data *d)
     if (!d->in_batch)
         return;
     d->in_batch = false;
-    if (sqlite3_get_autocommit(d->db) != 0)     /* SQLite gave the transaction up, and with it the lock: the next batch cuts */
-        return;
     struct err late = { 0 };
     if (d->begin != UINT64_MAX && ftruncate(d->fd, (off_t)d->begin) != 0)
-        late.code = ERR_SYS;                    /* as above */
-    if (run(d, STMT_ROLLBACK, &late) < 0)
+        late.code = ERR_SYS;                    /* the next batch cuts */
+    if (sqlite3_get_autocommit(d->db) == 0 && run(d, STMT_ROLLBACK, &late) < 0)
         late.code = ERR_SYS;                    /* closing the database does it */
+    flock(d->fd, LOCK_UN);
 }
 
 static int write_at(struct data *d, const uint8_t *p, size_t n, uint64_t at, struct err *err)
@@ -437,10 +443,12 @@ int data_commit(struct data *d, struct err *err)
         rc = err_sys(err, ERR_SYS, "data %s: sync", d->name);
     if (rc == 0)
         rc = fault_hit("data.commit") ? err_set(err, ERR_SYS, "data %s: commit", d->name) : run(d, STMT_COMMIT, err);
-    if (rc == 0)
-        d->in_batch = false;
-    else
+    if (rc < 0)
         data_drop(d);
+    else {
+        d->in_batch = false;
+        flock(d->fd, LOCK_UN);
+    }
     return rc;
 }
 

@@ -11,8 +11,8 @@
  * return an image needs one data file for each family and not for each project that had a file first.
  *
  * Order: bytes, fdatasync, commit of the rows. So a crash at any point leaves rows whose bytes are there, and perhaps bytes
- * without rows behind the last one, which the next batch cuts off. SQLite's write lock, taken at data_begin(), is the lock of the
- * data file too: of two importers the second waits.
+ * without rows behind the last one, which the next batch cuts off. A batch locks the data file: of two importers the second
+ * waits, and a killed one holds nobody up.
  *
  * Threads: a handle belongs to one thread at a time.
  */
@@ -33,7 +33,7 @@ void data_close(struct data *d);                    /* a batch under way is drop
 int  data_fd(const struct data *d);                 /* borrowed until data_close() */
 const char *data_path(const struct data *d);        /* of the data file; as fd */
 
-/* A batch. After a failed put it can only be dropped. ERR_BUSY: another importer had the data file for a minute. */
+/* A batch. After a failed put it can only be dropped. */
 MUST_CHECK int  data_begin(struct data *d, struct err *err);
 MUST_CHECK int  data_put(struct data *d, struct data_place *out, const void *bytes, size_t n, struct err *err);
 /* The whole of a regular file. ERR_CORRUPT when it changes meanwhile. */
