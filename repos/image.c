@@ -14,7 +14,10 @@
  * these gets the long form. Newer kernels add a field to the image's time in a short inode; it stays 0 for the older ones.
  * The root comes first, because its number has 16 bits.
  *
- * A file is one extent of a data file: its chunk is made so long that one index (8 bytes) says where it lies.
+ * A file is one extent of a data file. The device table gives each data file its place in one range of block numbers behind the
+ * image's own, so that the inode itself says where the extent lies (flat). Where the data files are too long for that, a file
+ * names device and block in a chunk index; the chunk is made so long that one index is enough. Flat inodes take half the room
+ * (32 bytes, not 40 in slots of 32) and the kernel one look less at each read.
  */
 #include "repos/image.h"
 #include "base/digest.h"
@@ -36,6 +39,7 @@
 #define XATTR_WORDS_MAX 65534u          /* 16 bits count the words and the head */
 #define CHUNK_BITS_MAX  31u             /* chunk = block << bits */
 #define LINK_MAX_BYTES  4095u
+#define FLAT_BLOCKS_MAX ((uint64_t)1 << 31)     /* of all data files: leaves as much for the image itself */
 #define NODES_MAX       (UINT32_MAX / 2)
 
 #define MAGIC           0xE0F5E1E2u
@@ -67,6 +71,7 @@ struct image {
     uint32_t count, cap;
     const uint64_t *data_blocks;
     uint32_t data_count;
+    bool     flat;
     int64_t  time_s;
     uint32_t time_ns;
     uint64_t blocks;
@@ -334,7 +339,9 @@ static void measure(const struct image *im, struct item *it)
     it->head = (it->is_long ? LONG_SIZE : SHORT_SIZE) + (uint32_t)xattrs_size(n);
     if (n->kind == IMAGE_FILE) {
         uint64_t blocks = blocks_of(it->size), chunk = (uint64_t)1 << chunk_bits(blocks);
-        it->layout = blocks > 0 ? LAYOUT_CHUNKS : LAYOUT_PLAIN;
+        it->layout = blocks > 0 && !im->flat ? LAYOUT_CHUNKS : LAYOUT_PLAIN;
+        if (it->layout == LAYOUT_PLAIN)
+            return;
         it->head = (uint32_t)round_up(it->head, INDEX_SIZE);
         it->tail = (uint32_t)((blocks + chunk - 1) / chunk) * INDEX_SIZE;
         return;
@@ -383,7 +390,7 @@ static int place(struct image *im, struct err *err)
         im->items[i].block = im->blocks;
         im->blocks += im->items[i].blocks;
     }
-    return im->blocks <= UINT32_MAX ? 0 : err_set(err, ERR_LIMIT, "image: its names take more than 16 TiB");
+    return im->blocks < FLAT_BLOCKS_MAX ? 0 : err_set(err, ERR_LIMIT, "image: its names take 8 TiB");
 }
 
 /* --- bytes --- */
@@ -420,6 +427,26 @@ static void write_dir(const struct image *im, const struct item *it, uint8_t *ta
     }
 }
 
+/* Where data file i begins among the block numbers; 0 when it has no such place. */
+static uint64_t data_start(const struct image *im, uint32_t i)
+{
+    uint64_t at = im->blocks;
+    for (uint32_t k = 0; k < i; k++)
+        at += im->data_blocks[k];
+    return im->flat ? at : 0;
+}
+
+/* The inode's word about where its content is. */
+static uint32_t where_word(const struct image *im, const struct item *it)
+{
+    const struct image_node *n = it->node;
+    if (it->layout == LAYOUT_CHUNKS)
+        return CHUNK_INDEXES | chunk_bits(blocks_of(it->size));
+    if (n->kind == IMAGE_FILE && n->size > 0)
+        return (uint32_t)(data_start(im, n->data) + n->offset / IMAGE_BLOCK);
+    return it->blocks > 0 ? (uint32_t)it->block : 0;
+}
+
 static void write_chunks(const struct item *it, uint8_t *to)
 {
     uint64_t at = it->node->offset / IMAGE_BLOCK, chunk = (uint64_t)1 << chunk_bits(blocks_of(it->size));
@@ -450,12 +477,10 @@ static void write_inode(const struct image *im, const struct item *it)
     const struct image_node *n = it->node;
     uint8_t *p = im->bytes + it->at;
     uint64_t xattrs = xattrs_size(n);
-    uint32_t where = it->layout == LAYOUT_CHUNKS ? CHUNK_INDEXES | chunk_bits(blocks_of(it->size))
-                   : it->blocks > 0 ? (uint32_t)it->block : 0;
     put16(p, (uint32_t)it->layout << 1 | it->is_long);
     put16(p + 2, xattrs > 0 ? 1 + (uint32_t)(xattrs - XATTR_HEAD) / 4 : 0);
     put16(p + 4, format_of(n->kind) | n->mode);
-    put32(p + 16, where);
+    put32(p + 16, where_word(im, it));
     put32(p + 20, (uint32_t)n->number + 1);
     if (it->is_long) {
         put64(p + 8, it->size);
@@ -505,12 +530,14 @@ static void write_super(const struct image *im)
     put32(p + 32, im->time_ns);
     put32(p + 36, (uint32_t)im->blocks);
     if (im->data_count > 0) {
-        put32(p + 80, NEEDS_CHUNKS | NEEDS_DEVICES);
+        put32(p + 80, NEEDS_DEVICES | (im->flat ? 0 : NEEDS_CHUNKS));
         put16(p + 86, im->data_count);
         put16(p + 88, (SUPER_AT + SUPER_SIZE) / DEVICE_SIZE);
     }
-    for (uint32_t i = 0; i < im->data_count; i++)
-        put32(device + (size_t)i * DEVICE_SIZE + 64, (uint32_t)im->data_blocks[i]);
+    for (uint32_t i = 0; i < im->data_count; i++, device += DEVICE_SIZE) {
+        put32(device + 64, (uint32_t)im->data_blocks[i]);
+        put32(device + 68, (uint32_t)data_start(im, i));
+    }
     /* overlayfs tells its lower layers apart by their UUID: one from the content, in the form that is left to its makers. */
     struct digest d;
     digest_of(&d, im->bytes, im->blocks * IMAGE_BLOCK);
@@ -566,10 +593,13 @@ int image_write(int fd, struct image_node *root, const uint64_t *data_blocks, ui
 {
     if (data_count > IMAGE_DATA_MAX)
         return err_set(err, ERR_LIMIT, "image: %u data files; an image has at most %u", data_count, IMAGE_DATA_MAX);
-    for (uint32_t i = 0; i < data_count; i++)
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < data_count; i++) {
         if (data_blocks[i] >= UINT32_MAX)
             return err_set(err, ERR_LIMIT, "image: data file %u has 16 TiB or more", i);
-    struct image im = { .data_blocks = data_blocks, .data_count = data_count };
+        blocks += data_blocks[i];
+    }
+    struct image im = { .data_blocks = data_blocks, .data_count = data_count, .flat = blocks <= FLAT_BLOCKS_MAX };
     int rc = build(&im, root, fd, err);
     free(im.items);
     free(im.bytes);

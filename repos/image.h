@@ -7,8 +7,8 @@
  * repository costs its changed contents and an image, and to mount it nothing is unpacked.
  *
  * An image is a function of the tree and of where the contents lie: the same tree over the same data gives the same bytes.
- * Format: the kernel's Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h (chunk-based files, device table, 4 KiB
- * blocks, no compression).
+ * Format: the kernel's Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h (device table, 4 KiB blocks, no
+ * compression; flat files, chunk-based ones above 8 TiB of data). Linux 5.16 and newer; from files, without loop devices, 6.12.
  */
 #pragma once
 #include "base/err.h"
