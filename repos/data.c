@@ -23,7 +23,8 @@ static const char schema[] =
     "PRAGMA user_version=1;"
     "COMMIT";
 
-enum stmt { STMT_FIND, STMT_ALIAS, STMT_PUT, STMT_PUT_ALIAS, STMT_LAST, STMT_NEXT, STMT_VERSION, STMT_BEGIN, STMT_COMMIT, STMT_ROLLBACK, STMT_N };
+enum stmt { STMT_FIND, STMT_ALIAS, STMT_PUT, STMT_PUT_ALIAS, STMT_LAST, STMT_NEXT, STMT_VERSION, STMT_BEGIN, STMT_COMMIT,
+            STMT_ROLLBACK, STMT_N };
 static const char *const stmt_sql[STMT_N] = {
     [STMT_FIND]      = "SELECT block,size FROM contents WHERE digest=?1",
     [STMT_ALIAS]     = "SELECT block,size FROM aliases WHERE alias=?1",
@@ -134,8 +135,9 @@ int data_find_alias(struct data *d, struct data_place *out, const void *alias, s
 
 static bool name_is_fit(const char *name)
 {
+    static const char fit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t n = strlen(name);
-    return n > 0 && n <= DATA_NAME_MAX && name[0] != '.' && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+    return n > 0 && n <= DATA_NAME_MAX && name[0] != '.' && strspn(name, fit) == n;
 }
 
 static int index_version(struct data *d, int64_t *out, struct err *err)
@@ -455,7 +457,8 @@ int data_commit(struct data *d, struct err *err)
 /* --- verify --- */
 
 /* Does what lies there have the digest? */
-static int check(struct data *d, const struct data_place *p, const struct digest *want, uint8_t *block, bool *out_good, struct err *err)
+static int check(struct data *d, bool *out_good, const struct data_place *p, const struct digest *want, uint8_t *block,
+                 struct err *err)
 {
     struct digest_ctx c;
     struct digest seen;
@@ -506,7 +509,7 @@ int data_verify(struct data *d, const struct digest *digest, struct err *err)
         return err_set(err, ERR_LIMIT, "data %s: out of memory", d->name);
     bool good = false;
     forget_pages(d, &p);
-    rc = check(d, &p, digest, block, &good, err);
+    rc = check(d, &good, &p, digest, block, err);
     return rc < 0 || good ? rc : corrupt(d, digest, &p, 1, err);
 }
 
@@ -547,7 +550,7 @@ int data_verify_all(struct data *d, uint64_t *out_count, struct err *err)
             break;
         if (rc == 0)
             forget_pages(d, &p);
-        if (rc < 0 || (rc = check(d, &p, &want, block, &good, err)) < 0)
+        if (rc < 0 || (rc = check(d, &good, &p, &want, block, err)) < 0)
             return rc;
         if (!good && bad++ == 0) {
             first = want;

@@ -26,7 +26,8 @@ struct building {
     char          path[TREE_PATH_MAX + 1];
 };
 
-static int add(struct building *b, const char *name, size_t n, struct image_node **out, const struct image_node *node, struct err *err)
+static int add(struct building *b, const char *name, size_t n, struct image_node **out, const struct image_node *node,
+               struct err *err)
 {
     struct open_dir *o = &b->open[b->depth];
     struct image_node *dir = o->node;

@@ -14,7 +14,12 @@
 #define DATA_BYTES (6u << 20)
 #define GIANT      ((uint64_t)5 << 30)  /* length of data file 2: nothing but holes, and a mark here and there */
 
-struct images { char *top; int data_fd[DATA_FILES]; uint64_t data_blocks[DATA_FILES]; uint64_t seed; };   /* data_blocks: as images are told */
+struct images {
+    char *top;
+    int data_fd[DATA_FILES];
+    uint64_t data_blocks[DATA_FILES];   /* as images are told */
+    uint64_t seed;
+};
 
 static inline uint32_t below(struct images *im, uint32_t n)
 {
