@@ -1,14 +1,15 @@
 /*
  * image.h - an immutable file tree, and the erofs image that shows it.
  *
- * Theory: a tree is two things. What its files hold lies in data files (data.h), each content once, however many trees,
- * revisions and projects have it. How it is named, owned and ordered is an erofs image of a few bytes a file, whose files
- * are extents of those data files ("devices" to erofs, mounted from the files themselves). So one more revision of a known
- * repository costs its changed contents and an image, and to mount it nothing is unpacked.
+ * Theory: a tree is two things. What its files hold lies in data files (data.h), each content once for a family of trees (a
+ * repository with all its revisions, an environment), and zeros behind its end to the next block. How it is named, owned and
+ * ordered is an erofs image of a few bytes a file, whose files are extents of those data files ("devices" to erofs, mounted
+ * from the files themselves). So one more revision of a known repository costs its changed contents and an image, and to mount
+ * it nothing is unpacked.
  *
  * An image is a function of the tree and of where the contents lie: the same tree over the same data gives the same bytes.
- * Format: the kernel's Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h (chunk-based files, device table, 4 KiB
- * blocks, no compression).
+ * Format: the kernel's Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h (device table, 4 KiB blocks, no
+ * compression; flat files, chunk-based ones above 8 TiB of data). Linux 5.16 and newer; from files, without loop devices, 6.12.
  */
 #pragma once
 #include "base/err.h"

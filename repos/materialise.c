@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #define TMP_PREFIX ".new-"
-#define TREE_TIME  946684800        /* 1 Jan 2000: zip and old tools want a year after 1980 */
 static const struct timespec tree_times[2] = { { .tv_sec = TREE_TIME }, { .tv_sec = TREE_TIME } };
 
 struct building {
@@ -99,7 +98,8 @@ static int leaf(const char *path, const struct entry *e, void *arg, struct err *
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
     int dir = b->fd[b->depth];
     if (e->kind == ENTRY_SUBMODULE)
-        return mkdirat(dir, name, 0755) == 0 ? 0 : err_sys(err, ERR_SYS, "tree: make directory %.200s", path);
+        return mkdirat(dir, name, 0755) == 0 && utimensat(dir, name, tree_times, 0) == 0
+             ? 0 : err_sys(err, ERR_SYS, "tree: make directory %.200s", path);
     git_odb_object *o = NULL;           /* not tree_read(): one file at a time is in memory */
     if (git_odb_read(&o, b->odb, &e->id) != 0)
         return git_err(err, ERR_CORRUPT, "object store: read");

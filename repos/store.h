@@ -20,6 +20,9 @@ MUST_CHECK int store_source_open(git_repository **out, const char **out_prefix, 
 MUST_CHECK int merge_check(const char **out_fix_fault, struct arena *a, const struct store *s, const struct task *t,
                            const char *base_hex, struct err *err);
 
+/* The time of all that a tree holds, as files and as an image: 1 Jan 2000, as zip and old tools want a year after 1980. */
+#define TREE_TIME 946684800
+
 /* materialise.c: write the tree as files into trees_fd/<hex>; one that is there already is left alone. */
 MUST_CHECK int materialise(int trees_fd, const char *hex, git_odb *odb, struct arena *a, struct err *err);
 /* Remove what killed imports left in trees_fd. */
