@@ -12,7 +12,7 @@ const struct cli_command cli_commands[] = {
       "as FILE:LINE: id: what is wrong, and the exit status is 65. Records are kept in batches: after an\n"
       "import that was killed, the same command with --resume goes on from there.\n", cmd_tasks_import, true },
     { "tasks", "ls", "list tasks, or search for some", "", 0, 0, cmd_tasks_ls_options,
-      "In the order of ids; with --search, or with --language, --split or --state but neither --repo nor\n"
+      "In the order of ids; with --search, or with --language, --split or --task-state but neither --repo nor\n"
       "--prefix, in the order in which tasks came in.\n", cmd_tasks_ls, false },
     { "tasks", "show", "show one task", "ID", 1, 1, cmd_tasks_show_options, "", cmd_tasks_show, false },
     { "tasks", "duplicates", "tasks with the same base tree and the same tests, a group a line", "", 0, 0, cli_no_options, "",

@@ -12,7 +12,7 @@ const struct cli_option cmd_tasks_ls_options[] = {
     { "repo", 0, "R", "only tasks of this repository" },
     { "language", 0, "L", "only tasks of this language, e.g. python" },
     { "split", 0, "S", "only tasks of this split" },
-    { "state", 0, "STATE", "imported, validated, quarantined or refused" },
+    { "task-state", 0, "STATE", "only in this state: imported, validated, quarantined or refused" },
     { "search", 0, "WORDS", "all of these words in id, repository or problem statement; WORD* is a beginning" },
     { "limit", 0, "N", "at most so many" },
     { "after", 0, "ID", "only what comes after this task: to go on where --limit has ended" },
@@ -104,7 +104,7 @@ int cmd_tasks_ls(struct cli *c, struct err *err)
 {
     struct listing l = { .ask = { .after = cli_value(c, "after"), .limit = LIST_PAGE, .filter = {
         .repo = cli_value(c, "repo"), .prefix = cli_value(c, "prefix"), .language = cli_value(c, "language"),
-        .split = cli_value(c, "split"), .state = cli_value(c, "state"), .text = cli_value(c, "search") } } };
+        .split = cli_value(c, "split"), .state = cli_value(c, "task-state"), .text = cli_value(c, "search") } } };
     const struct catalog_filter *f = &l.ask.filter;
     bool more = true, filtered = f->repo || f->prefix || f->language || f->split || f->state || f->text;
     int rc = cli_number(c, "limit", 1, UINT64_MAX, UINT64_MAX, &l.left, err);

@@ -226,7 +226,7 @@ def zoo(project, tmp_path_factory):
     ([], [1, 3, 4, 5, 6]), (["--drafts"], [1, 2, 3, 4, 5, 6]),
     (["--language", "python"], [5, 4]),         # as the record says it, and by what its patch changes
     (["--split", "test"], [3, 1, 6]), (["--split", "draft"], [2]), (["--split", "test", "--language", "go", "--repo", "scale"], [1, 3, 6]),
-    (["--state", "imported", "--split", "train"], [5, 4]), (["--state", "quarantined"], []),
+    (["--task-state", "imported", "--split", "train"], [5, 4]), (["--task-state", "quarantined"], []),
     (["--search", "owl"], [4, 3]), (["--search", "Lion owl"], [3]), (["--search", "lion*", "--drafts"], [5, 3, 2]),
     (["--search", "scale", "--language", "go"], [3, 1, 6]), (["--search", "zoo-4"], [4]),
     (["--limit", "2"], [1, 3]), (["--after", "zoo-3"], [4, 5, 6]), (["--limit", "1", "--after", "zoo-5", "--split", "train"], [4]),
@@ -245,7 +245,7 @@ def test_ls_pages_and_refuses(zoo):
         seen += [t["instance_id"] for t in page["tasks"]]
         after = ["--after", page["next"]] if "next" in page else None
     assert seen == ["zoo-3", "zoo-1", "zoo-6"]
-    rc, _, err = assay("tasks", "ls", "--state", "good", state=zoo)
+    rc, _, err = assay("tasks", "ls", "--task-state", "good", state=zoo)
     assert rc == 65 and 'state: "good", want imported, validated, quarantined or refused' in err
     rc, _, err = assay("tasks", "ls", "--search", "?!", state=zoo)
     assert rc == 65 and "holds no word" in err
