@@ -252,7 +252,7 @@ static int open_catalog(struct catalog *c, const char *store_dir, struct err *er
     if (rc == 0 && version == 0)
         rc = exec(c, "PRAGMA page_size=4096; PRAGMA journal_mode=WAL", "create", err);
     if (rc == 0 && c->writable)
-        rc = exec(c, "PRAGMA synchronous=NORMAL", "open", err);
+        rc = exec(c, "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=8192", "open", err);    /* 32 MiB a sync */
     if (rc == 0 && version != CATALOG_VERSION)
         rc = bring_up(c, err);
     if (rc == 0)                        /* one look at the rows' root page: a torn file is told now */
