@@ -234,10 +234,11 @@ static int open_file(struct catalog *c, const char *store_dir, struct err *err)
     if (c->writable)
         (void)sqlite3_file_control(c->db, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
     /*
-     * A writer keeps the ends of all indexes, a reader little more than their inner pages: the rest is the system's to keep,
-     * and our memory is the same for a thousand tasks and for a million.
+     * A writer may keep a large batch whole, so that a page of an index which many of its rows touch is written once; a reader
+     * keeps little more than inner pages. The rest is the system's to keep, and our memory is the same for a thousand tasks and
+     * for a million.
      */
-    return exec(c, c->writable ? "PRAGMA cache_size=-65536; PRAGMA secure_delete=0" : "PRAGMA cache_size=-8192", "open", err);
+    return exec(c, c->writable ? "PRAGMA cache_size=-262144; PRAGMA secure_delete=0" : "PRAGMA cache_size=-8192", "open", err);
 }
 
 static int open_catalog(struct catalog *c, const char *store_dir, struct err *err)
@@ -346,7 +347,8 @@ static int digest_add_set(struct digest_ctx *d, const struct str_list *l, struct
     own_mem const char **sorted = malloc((l->count + 1) * sizeof *sorted);
     if (sorted == NULL)
         return err_set(err, ERR_LIMIT, "catalog: test ids do not fit into memory");
-    memcpy(sorted, l->items, l->count * sizeof *sorted);
+    if (l->count > 0)
+        memcpy(sorted, l->items, l->count * sizeof *sorted);
     qsort(sorted, l->count, sizeof *sorted, by_text);
     digest_add_list(d, &(struct str_list){ sorted, l->count });
     return 0;
@@ -503,10 +505,12 @@ int catalog_put(struct catalog *c, const struct task *t, enum catalog_put *out, 
     bool exchange = kept.found && kept.row <= indexed;
     if (rc == 0 && exchange)
         rc = run_numbers(c, STMT_INDEX_DROP, kept.row, 0, NULL, err);
+    struct err second = { 0 };
+    bool dropped = rc == 0 && exchange;
     if (rc == 0)
         rc = put_row(c, t, err);
-    if (rc == 0 && exchange)
-        rc = run_numbers(c, STMT_INDEX_ADD, kept.row, 0, NULL, err);
+    if (dropped && run_numbers(c, STMT_INDEX_ADD, kept.row, 0, NULL, &second) < 0 && rc == 0)   /* also when the row stays as it was */
+        rc = err_set(err, second.code, "%s", second.msg);
     if (alone && c->in_batch)
         rc = rc == 0 ? catalog_commit(c, err) : (catalog_rollback(c), rc);
     if (rc == 0)
