@@ -27,17 +27,20 @@ static const char schema[] =
     "CREATE TABLE tasks(row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, repo TEXT NOT NULL, base_commit TEXT NOT NULL,"
     " test_cmd TEXT NOT NULL, reader TEXT NOT NULL, environment TEXT NOT NULL, split TEXT NOT NULL, timeout_s REAL NOT NULL,"
     " memory_mb INTEGER NOT NULL, base_tree TEXT NOT NULL, snapshot BLOB NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,"
-    " twin INTEGER NOT NULL, state TEXT NOT NULL, language TEXT NOT NULL,"
+    " twin TEXT NOT NULL, state TEXT NOT NULL, language TEXT NOT NULL,"
     " fail_to_pass TEXT NOT NULL, pass_to_pass TEXT NOT NULL, extra TEXT NOT NULL, profile TEXT NOT NULL,"
     " problem_statement TEXT NOT NULL, patch TEXT NOT NULL, test_patch TEXT NOT NULL);"
     "CREATE INDEX tasks_by_repo ON tasks(repo, id);"
     "CREATE INDEX tasks_by_state ON tasks(state);"
     "CREATE INDEX tasks_by_split ON tasks(split);"
     "CREATE INDEX tasks_by_language ON tasks(language);"
-    "CREATE INDEX tasks_by_twin ON tasks(twin);"
-    /* words in any order, no ranking: detail=none is a third of the size */
-    "CREATE VIRTUAL TABLE search USING fts5(id, repo, problem_statement, content='tasks', content_rowid='row',"
+    /*
+     * Words in any order, no ranking: detail=none is a third of the size. A twin's digest is a word too: keys without any order cost
+     * a tree a page each, and this index, which is written in sorted runs, next to nothing.
+     */
+    "CREATE VIRTUAL TABLE search USING fts5(id, repo, problem_statement, twin, content='tasks', content_rowid='row',"
     " tokenize='ascii', detail=none, columnsize=0);"
+    "CREATE VIRTUAL TABLE words USING fts5vocab('search', 'row');"
     "CREATE TABLE indexed(row INTEGER NOT NULL); INSERT INTO indexed VALUES(0);";
 
 /* Rows of an older version, as `older`, with what they lack: one line a version. */
@@ -47,6 +50,7 @@ static const char *const older_rows[CATALOG_VERSION] = {
     [2] = "SELECT " SHORT_COLS ",'imported',''," LONG_COLS " FROM older ORDER BY rowid",
 };
 
+#define WORD_COLS "id,repo,problem_statement,twin"
 #define WALK "SELECT row,state,split,language FROM tasks INDEXED BY "
 const char *const catalog_sql[STMT_N] = {
     [STMT_GET]       = "SELECT " SHORT_COLS ",state,language," LONG_COLS " FROM tasks WHERE id=?1",
@@ -73,19 +77,16 @@ const char *const catalog_sql[STMT_N] = {
     [STMT_BY_LANGUAGE] = WALK "tasks_by_language WHERE language=?3 AND row>?1 ORDER BY row",
     [STMT_BY_TEXT]   = "SELECT row,state,split,language FROM search CROSS JOIN tasks ON row=search.rowid"
                        " WHERE search MATCH ?3 AND search.rowid>?1 ORDER BY search.rowid",
-    [STMT_TWIN]      = "SELECT id FROM tasks WHERE twin=?1 AND id<>?2 LIMIT 1",
-    [STMT_TWINS]     = "SELECT twin,row FROM tasks WHERE twin>?1 ORDER BY twin",
+    [STMT_TWIN_ROWS] = "SELECT rowid FROM search WHERE search MATCH ?1 ORDER BY rowid",
+    [STMT_TWINS]     = "SELECT term,doc FROM words WHERE term>?1 AND term<'" TWIN_END "' ORDER BY term",
     [STMT_AFTER]     = "SELECT id FROM tasks WHERE id>?1 ORDER BY id LIMIT 64",
     [STMT_BEFORE]    = "SELECT id FROM tasks WHERE id<?1 ORDER BY id DESC LIMIT 64",
     [STMT_INDEXED]   = "SELECT row FROM indexed WHERE rowid=1",
     [STMT_LAST]      = "SELECT max(row) FROM tasks",
-    [STMT_INDEX_ROWS] = "INSERT INTO search(rowid,id,repo,problem_statement)"
-                       " SELECT row,id,repo,problem_statement FROM tasks WHERE row>?1 AND row<=?2",
+    [STMT_INDEX_ROWS] = "INSERT INTO search(rowid," WORD_COLS ") SELECT row," WORD_COLS " FROM tasks WHERE row>?1 AND row<=?2",
     [STMT_INDEX_MARK] = "UPDATE indexed SET row=?1 WHERE rowid=1",
-    [STMT_INDEX_DROP] = "INSERT INTO search(search,rowid,id,repo,problem_statement)"
-                       " SELECT 'delete',row,id,repo,problem_statement FROM tasks WHERE row=?1",
-    [STMT_INDEX_ADD] = "INSERT INTO search(rowid,id,repo,problem_statement)"
-                       " SELECT row,id,repo,problem_statement FROM tasks WHERE row=?1",
+    [STMT_INDEX_DROP] = "INSERT INTO search(search,rowid," WORD_COLS ") SELECT 'delete',row," WORD_COLS " FROM tasks WHERE row=?1",
+    [STMT_INDEX_ADD] = "INSERT INTO search(rowid," WORD_COLS ") SELECT row," WORD_COLS " FROM tasks WHERE row=?1",
     [STMT_BEGIN]     = "BEGIN IMMEDIATE",
     [STMT_COMMIT]    = "COMMIT",
     [STMT_ROLLBACK]  = "ROLLBACK",
@@ -358,7 +359,7 @@ static int digest_add_set(struct digest_ctx *d, const struct str_list *l, struct
  * Tasks with one base tree, the same required tests and the same hidden ones are twins. 64 bits of the digest are enough: among a
  * million tasks one pair is taken for twins falsely with a chance of 3e-8, and nothing but a note depends on it.
  */
-static int twin_of(int64_t *out, const struct task *t, struct err *err)
+static int twin_of(char out[TWIN_SIZE], const struct task *t, struct err *err)
 {
     struct digest_ctx d;
     struct digest all;
@@ -369,7 +370,9 @@ static int twin_of(int64_t *out, const struct task *t, struct err *err)
     if (rc == 0)
         rc = digest_add_set(&d, &t->pass_to_pass, err);
     digest_finish(&d, &all);
-    memcpy(out, all.bytes, sizeof *out);
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(hex, &all);
+    snprintf(out, TWIN_SIZE, TWIN_BEGIN "%.16s", hex);
     return rc;
 }
 
@@ -415,25 +418,25 @@ static int put_row(struct catalog *c, const struct task *t, struct err *err)
     own_buf f2p = { 0 }, p2p = { 0 };
     own_stmt *s = NULL;
     struct digest record;
-    int64_t twin;
+    char twin[TWIN_SIZE];
     int rc;
     record_digest(&record, t);
     if ((rc = list_text(&f2p, &t->fail_to_pass, err)) < 0 || (rc = list_text(&p2p, &t->pass_to_pass, err)) < 0
-        || (rc = twin_of(&twin, t, err)) < 0 || (rc = catalog_stmt(c, &s, STMT_PUT, err)) < 0)
+        || (rc = twin_of(twin, t, err)) < 0 || (rc = catalog_stmt(c, &s, STMT_PUT, err)) < 0)
         return rc;
     const struct { enum col col; const char *text; } texts[] = {
         { COL_ID, t->id }, { COL_REPO, t->repo }, { COL_BASE_COMMIT, t->base_commit }, { COL_TEST_CMD, t->test_cmd },
         { COL_READER, t->reader }, { COL_ENVIRONMENT, t->environment }, { COL_SPLIT, t->split }, { COL_BASE_TREE, t->base_tree },
         { COL_EXTRA, t->extra_json }, { COL_PROFILE, t->profile }, { COL_STATE, task_state_names[TASK_IMPORTED] },
         { COL_LANGUAGE, t->language }, { COL_PROBLEM, t->problem_statement }, { COL_PATCH, t->patch },
-        { COL_TEST_PATCH, t->test_patch }, { COL_FAIL_TO_PASS, (const char *)f2p.data }, { COL_PASS_TO_PASS, (const char *)p2p.data },
+        { COL_TEST_PATCH, t->test_patch }, { COL_TWIN, twin },
+        { COL_FAIL_TO_PASS, (const char *)f2p.data }, { COL_PASS_TO_PASS, (const char *)p2p.data },
     };
     bool bound = true;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         bound = bound && catalog_bind_text(s, (int)texts[i].col + 1, texts[i].text);
     bound = bound && sqlite3_bind_double(s, COL_TIMEOUT_S + 1, t->timeout_s) == SQLITE_OK
         && sqlite3_bind_int64(s, COL_MEMORY_MB + 1, (sqlite3_int64)t->memory_mb) == SQLITE_OK
-        && sqlite3_bind_int64(s, COL_TWIN + 1, twin) == SQLITE_OK
         && bind_blob(s, COL_SNAPSHOT, &t->snapshot) && bind_blob(s, COL_DEFINITION, &t->definition)
         && bind_blob(s, COL_RECORD, &record);
     if (!bound)
@@ -581,17 +584,23 @@ int catalog_set_language(struct catalog *c, const char *id, const char *language
 int catalog_twin(struct catalog *c, const char **out, struct arena *a, const struct task *t, struct err *err)
 {
     own_stmt *s = NULL;
-    int64_t twin;
-    int rc = twin_of(&twin, t, err);
+    char twin[TWIN_SIZE];
+    struct task first;
     *out = NULL;
-    if (rc < 0 || (rc = catalog_stmt(c, &s, STMT_TWIN, err)) < 0)
+    int rc = twin_of(twin, t, err);
+    if (rc < 0 || (rc = catalog_stmt(c, &s, STMT_TWIN_ROWS, err)) < 0)
         return rc;
-    if (sqlite3_bind_int64(s, 1, twin) != SQLITE_OK || !catalog_bind_text(s, 2, t->id))
+    if (!catalog_bind_text(s, 1, twin))
         return catalog_db_err(c, sqlite3_errcode(c->db), "twin", err);
     rc = sqlite3_step(s);
-    if (rc == SQLITE_ROW && (*out = arena_strdup(a, (const char *)sqlite3_column_text(s, 0))) == NULL)
-        return err_set(err, ERR_LIMIT, "catalog: out of memory");
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : catalog_db_err(c, rc, "twin", err);
+    if (rc == SQLITE_DONE)
+        return 0;
+    if (rc != SQLITE_ROW)
+        return catalog_db_err(c, rc, "twin", err);
+    rc = catalog_read_at(c, &first, a, sqlite3_column_int64(s, 0), err);
+    if (rc == 0 && strcmp(first.id, t->id) != 0)
+        *out = first.id;
+    return rc;
 }
 
 struct row_reading { sqlite3_stmt *s; struct arena *a; bool lost; };

@@ -19,10 +19,15 @@ enum col { COL_ID, COL_REPO, COL_BASE_COMMIT, COL_TEST_CMD, COL_READER, COL_ENVI
            COL_PROBLEM, COL_PATCH, COL_TEST_PATCH, COL_RECORD, COL_TWIN };
 
 enum stmt { STMT_GET, STMT_ROW, STMT_RECORD, STMT_PUT, STMT_SET_STATE, STMT_SET_LANGUAGE, STMT_ROW_OF,
-            STMT_BY_ID, STMT_BY_REPO, STMT_BY_STATE, STMT_BY_SPLIT, STMT_BY_LANGUAGE, STMT_BY_TEXT, STMT_TWIN, STMT_TWINS,
+            STMT_BY_ID, STMT_BY_REPO, STMT_BY_STATE, STMT_BY_SPLIT, STMT_BY_LANGUAGE, STMT_BY_TEXT, STMT_TWIN_ROWS, STMT_TWINS,
             STMT_AFTER, STMT_BEFORE, STMT_INDEXED, STMT_LAST, STMT_INDEX_ROWS, STMT_INDEX_MARK, STMT_INDEX_DROP, STMT_INDEX_ADD,
             STMT_BEGIN, STMT_COMMIT, STMT_ROLLBACK, STMT_N };
 extern const char *const catalog_sql[STMT_N];
+
+/* The word that stands for a task's twins in the text index, and the bounds of all such words. */
+#define TWIN_BEGIN "twin"
+#define TWIN_END   "twio"
+#define TWIN_SIZE  (sizeof TWIN_BEGIN + 16)
 
 struct catalog {
     sqlite3      *db;
@@ -38,5 +43,7 @@ void catalog_stmt_done(sqlite3_stmt **s);
 MUST_CHECK int catalog_stmt(struct catalog *c, sqlite3_stmt **out, enum stmt which, struct err *err);   /* ready for binding */
 int catalog_db_err(const struct catalog *c, int rc, const char *what, struct err *err);
 bool catalog_bind_text(sqlite3_stmt *s, int at, const char *text);
+/* The row's task, long texts left "". */
+MUST_CHECK int catalog_read_at(struct catalog *c, struct task *out, struct arena *a, int64_t row, struct err *err);
 /* The task of a row selected as SHORT_COLS, state, language and, when `whole`, LONG_COLS. */
 MUST_CHECK int catalog_row_read(struct catalog *c, struct task *out, struct arena *a, sqlite3_stmt *s, bool whole, struct err *err);

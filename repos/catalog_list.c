@@ -9,8 +9,10 @@
 #include <string.h>
 
 #define LIST_BYTES_MAX  ((size_t)16 << 20)  /* a page ends early rather than be larger */
-#define WALK_MAX        2048                /* some 10 ms */
+#define WALK_MAX        1024                /* some 5 ms */
+#define TWINS_MAX       4096                /* words of one task each are passed over faster */
 #define GROUP_IDS_MAX   100                 /* more twins than that are counted, not named */
+#define BEGINNING_MIN   3
 #define QUERY_MAX       ((size_t)16 << 10)
 #define WALK_ID_MAX     512                 /* an id and what a bound adds to it: task.c */
 
@@ -30,7 +32,10 @@ static bool word_byte(char ch)
     return (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch & 0x80) != 0;
 }
 
-/* Each word quoted, so that none is an operator; a `*` right behind one makes it a beginning. All must be there. */
+/*
+ * Each word quoted, so that none is an operator; a `*` right behind one makes it a beginning. All must be there.
+ * What begins with one or two letters is read from too many words: a second and more of a million tasks.
+ */
 static int add_words(struct buf *query, const char *text, struct err *err)
 {
     int rc = 0;
@@ -38,7 +43,9 @@ static int add_words(struct buf *query, const char *text, struct err *err)
         size_t n = 0;
         while (word_byte(p[n]))
             n++;
-        if (n > 0)
+        if (n > 0 && n < BEGINNING_MIN && p[n] == '*')
+            rc = err_set(err, ERR_BAD_INPUT, "text: %.*s*: a beginning needs %d letters", (int)n, p, BEGINNING_MIN);
+        else if (n > 0)
             rc = buf_addf(query, err, "\"%.*s\"%s ", (int)n, p, p[n] == '*' ? "*" : "");
         p += n > 0 ? n : 1;
     }
@@ -125,7 +132,7 @@ static int walk_start(struct catalog *c, struct walk *w, const char *after, cons
     return bound ? 0 : catalog_db_err(c, sqlite3_errcode(c->db), "list", err);
 }
 
-static int read_at(struct catalog *c, struct task *out, struct arena *a, int64_t row, struct err *err)
+int catalog_read_at(struct catalog *c, struct task *out, struct arena *a, int64_t row, struct err *err)
 {
     own_stmt *s = NULL;
     int rc = catalog_stmt(c, &s, STMT_ROW, err);
@@ -154,7 +161,7 @@ static int walk(struct catalog *c, struct page *page, struct arena *a, sqlite3_s
             || !fits(f->language, sqlite3_column_text(s, 3)))
             continue;
         struct task *t = &page->tasks[page->count];
-        if ((rc = read_at(c, t, a, last, err)) < 0)
+        if ((rc = catalog_read_at(c, t, a, last, err)) < 0)
             return rc;
         if (strcmp(t->id, after) != 0 && fits(f->repo, (const unsigned char *)t->repo)
             && (prefix_len == 0 || strncmp(t->id, f->prefix, prefix_len) == 0))
@@ -164,7 +171,7 @@ static int walk(struct catalog *c, struct page *page, struct arena *a, sqlite3_s
         return catalog_db_err(c, rc, "list", err);
     page->next = "";
     struct task end;
-    if (rc == SQLITE_ROW && (rc = read_at(c, &end, a, last, err)) == 0)
+    if (rc == SQLITE_ROW && (rc = catalog_read_at(c, &end, a, last, err)) == 0)
         page->next = end.id;
     return rc < 0 ? rc : 0;
 }
@@ -189,68 +196,51 @@ int catalog_list(struct catalog *c, struct task **out, uint32_t *out_count, cons
     return 0;
 }
 
-/* One group is open at a time; it is kept when a second member was met. */
-struct grouping {
-    struct catalog_twins *groups;
-    uint32_t count;
-    int64_t twin, first_row;
-    uint64_t size;
-};
-
-static int add_member(struct catalog *c, struct grouping *g, struct arena *a, int64_t row, struct err *err)
-{
-    struct catalog_twins *to = &g->groups[g->count - 1];
-    struct task t;
-    to->count++;
-    if (to->ids.count == GROUP_IDS_MAX)
-        return 0;
-    int rc = read_at(c, &t, a, row, err);
-    if (rc == 0)
-        to->ids.items[to->ids.count++] = t.id;
-    return rc;
-}
-
-static int take_row(struct catalog *c, struct grouping *g, struct arena *a, int64_t twin, int64_t row, struct err *err)
-{
-    if (g->size == 0 || twin != g->twin) {
-        g->twin = twin;
-        g->first_row = row;
-        g->size = 1;
-        return 0;
-    }
-    int rc = 0;
-    if (g->size++ == 1) {
-        struct catalog_twins *to = &g->groups[g->count++];
-        if ((to->ids.items = arena_alloc(a, GROUP_IDS_MAX * sizeof *to->ids.items)) == NULL)
-            return err_set(err, ERR_LIMIT, "catalog: a page of duplicates does not fit the memory budget");
-        rc = add_member(c, g, a, g->first_row, err);
-    }
-    return rc < 0 ? rc : add_member(c, g, a, row, err);
-}
-
-int catalog_duplicates(struct catalog *c, struct catalog_twins **out, uint32_t *out_count, int64_t *io_after, bool *out_more,
-                       struct arena *a, uint32_t limit, struct err *err)
+static int name_twins(struct catalog *c, struct catalog_twins *out, struct arena *a, const char *twin, struct err *err)
 {
     own_stmt *s = NULL;
-    struct grouping g = { .groups = arena_alloc(a, sizeof *g.groups * ((size_t)limit + 1)) };
-    int rc = g.groups != NULL ? catalog_stmt(c, &s, STMT_TWINS, err) : err_set(err, ERR_LIMIT, "catalog: out of memory");
+    int rc = catalog_stmt(c, &s, STMT_TWIN_ROWS, err);
     if (rc < 0)
         return rc;
-    if (sqlite3_bind_int64(s, 1, *io_after) != SQLITE_OK)
+    out->ids.items = arena_alloc(a, GROUP_IDS_MAX * sizeof *out->ids.items);
+    if (out->ids.items == NULL || !catalog_bind_text(s, 1, twin))
+        return err_set(err, ERR_LIMIT, "catalog: a page of duplicates does not fit the memory budget");
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW && out->ids.count < GROUP_IDS_MAX) {
+        struct task t;
+        int read = catalog_read_at(c, &t, a, sqlite3_column_int64(s, 0), err);
+        if (read < 0)
+            return read;
+        out->ids.items[out->ids.count++] = t.id;
+    }
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : catalog_db_err(c, rc, "duplicates", err);
+}
+
+int catalog_duplicates(struct catalog *c, struct catalog_twins **out, uint32_t *out_count, const char **out_next, struct arena *a,
+                       const char *after, uint32_t limit, struct err *err)
+{
+    own_stmt *s = NULL;
+    struct catalog_twins *groups = arena_alloc(a, sizeof *groups * ((size_t)limit + 1));
+    int rc = groups != NULL ? catalog_stmt(c, &s, STMT_TWINS, err) : err_set(err, ERR_LIMIT, "catalog: out of memory");
+    if (rc < 0)
+        return rc;
+    if (!catalog_bind_text(s, 1, strcmp(after, TWIN_BEGIN) > 0 ? after : TWIN_BEGIN))
         return catalog_db_err(c, sqlite3_errcode(c->db), "duplicates", err);
-    for (int seen = 0; (rc = sqlite3_step(s)) == SQLITE_ROW; seen++) {
-        int64_t twin = sqlite3_column_int64(s, 0);
-        if (twin != g.twin && (seen >= WALK_MAX || g.count == limit))
-            break;                              /* never within a group */
-        int took = take_row(c, &g, a, twin, sqlite3_column_int64(s, 1), err);
-        if (took < 0)
-            return took;
+    uint32_t count = 0;
+    char last[TWIN_SIZE] = "";
+    for (int seen = 0; (rc = sqlite3_step(s)) == SQLITE_ROW && seen < TWINS_MAX && count < limit; seen++) {
+        snprintf(last, sizeof last, "%s", (const char *)sqlite3_column_text(s, 0));
+        uint64_t size = (uint64_t)sqlite3_column_int64(s, 1);
+        if (size < 2)
+            continue;
+        groups[count].count = size;
+        int named = name_twins(c, &groups[count++], a, last, err);
+        if (named < 0)
+            return named;
     }
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
         return catalog_db_err(c, rc, "duplicates", err);
-    *out = g.groups;
-    *out_count = g.count;
-    *out_more = rc == SQLITE_ROW;
-    *io_after = g.twin;
-    return 0;
+    *out = groups;
+    *out_count = count;
+    *out_next = rc == SQLITE_ROW ? arena_strdup(a, last) : "";
+    return *out_next != NULL ? 0 : err_set(err, ERR_LIMIT, "catalog: out of memory");
 }

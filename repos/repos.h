@@ -54,12 +54,15 @@ struct catalog_filter { const char *repo, *prefix, *split, *language, *state, *t
  */
 MUST_CHECK int catalog_list(struct catalog *c, struct task **out, uint32_t *out_count, const char **out_next, struct arena *a,
                             const char *after, const struct catalog_filter *f, uint32_t limit, struct err *err);
-/* Another task with the same base tree, required tests and hidden tests, or NULL. */
+/*
+ * Twins have the same base tree, required tests and hidden tests. The first of t's that is not t itself, or NULL where t is the
+ * first; among what catalog_index() has taken in.
+ */
 MUST_CHECK int catalog_twin(struct catalog *c, const char **out, struct arena *a, const struct task *t, struct err *err);
-/* Groups of such tasks. *io_after begins at INT64_MIN and is where the next page goes on; *out_more as above. */
+/* Groups of them, after the key `after`; *out_next as above. */
 struct catalog_twins { struct str_list ids; uint64_t count; };          /* of many, only the first are named */
-MUST_CHECK int catalog_duplicates(struct catalog *c, struct catalog_twins **out, uint32_t *out_count, int64_t *io_after, bool *out_more,
-                                  struct arena *a, uint32_t limit, struct err *err);
+MUST_CHECK int catalog_duplicates(struct catalog *c, struct catalog_twins **out, uint32_t *out_count, const char **out_next,
+                                  struct arena *a, const char *after, uint32_t limit, struct err *err);
 
 /* --- store: store.c --- */
 struct store;

@@ -19,6 +19,8 @@ struct import_run {
     struct arena keep;              /* the answer */
     struct import_answer answer;
     uint32_t failure_cap, note_cap;
+    const char **put;               /* ids added or replaced */
+    uint32_t put_count, put_cap;
 };
 
 static int grow(void **items, uint32_t count, uint32_t *cap, size_t size, struct arena *a, struct err *err)
@@ -59,14 +61,32 @@ static int add_failure(struct import_run *r, uint64_t line, const char *id, cons
     return 0;
 }
 
-static int note_twin(struct import_run *r, struct catalog *catalog, struct arena *a, const struct task *t, struct err *err)
+/* What a task needs to be asked for its twins once the text index has it. */
+static int keep_for_twins(struct import_run *r, const struct task *t, struct err *err)
 {
-    const char *twin;
-    int rc = catalog_twin(catalog, &twin, a, t, err);
-    if (rc < 0 || twin == NULL)
+    int rc = grow((void **)&r->put, r->put_count, &r->put_cap, sizeof *r->put, &r->keep, err);
+    if (rc < 0)
         return rc;
-    const char *note = arena_printf(a, "task %s: same base tree and same tests as task %s", t->id, twin);
-    return note != NULL ? add_note(r, note, err) : err_set(err, ERR_LIMIT, "import: out of memory for notes");
+    const char *id = arena_strdup(&r->keep, t->id);
+    if (id == NULL)
+        return err_set(err, ERR_LIMIT, "import: out of memory for notes");
+    r->put[r->put_count++] = id;
+    return 0;
+}
+
+static int note_twins(struct import_run *r, struct catalog *catalog, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < r->put_count; i++) {
+        own_arena a = { .budget = (size_t)256 << 20 };
+        struct task t;
+        const char *twin = NULL;
+        if ((rc = catalog_get(catalog, &t, &a, r->put[i], err)) < 0 || (rc = catalog_twin(catalog, &twin, &a, &t, err)) < 0 || twin == NULL)
+            continue;
+        const char *note = arena_printf(&a, "task %s: same base tree and same tests as task %s", t.id, twin);
+        rc = note != NULL ? add_note(r, note, err) : err_set(err, ERR_LIMIT, "import: out of memory for notes");
+    }
+    return rc;
 }
 
 /* One record. A refusal goes into the answer; only what ends the whole import is returned. */
@@ -95,7 +115,7 @@ static int import_line(struct import_run *r, struct store *store, struct catalog
     for (uint32_t i = 0; i < notes.count; i++)
         if ((rc = add_note(r, notes.items[i], err)) < 0)
             return rc;
-    if (put != CATALOG_UNCHANGED && (rc = note_twin(r, catalog, &a, &task, err)) < 0)
+    if (put != CATALOG_UNCHANGED && (rc = keep_for_twins(r, &task, err)) < 0)
         return rc;
     switch (put) {
     case CATALOG_ADDED: r->answer.added++; break;
@@ -131,6 +151,8 @@ static int import_all(struct buf *out, char *const argv[], const struct buf *in,
         rc = catalog_commit(catalog, err);
     if (rc == 0)
         rc = catalog_index(catalog, err);
+    if (rc == 0)
+        rc = note_twins(&r, catalog, err);
     if (rc == 0)
         rc = wire_write_import(out, &r.answer, err);
     if (rc < 0)

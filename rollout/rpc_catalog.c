@@ -314,11 +314,11 @@ void rpc_duplicates(void *arg, struct grpc_stream *s, const void *bytes, size_t 
     struct duplicates_request request;
     struct catalog_twins *groups;
     uint32_t count;
-    bool more;
-    int rc = wire_read_duplicates(&request, bytes, n, &err);
+    const char *next;
+    int rc = wire_read_duplicates(&request, &a, bytes, n, &err);
     if (rc == 0)
-        rc = catalog_duplicates(server->catalog, &groups, &count, &request.after, &more, &a, request.limit, &err);
+        rc = catalog_duplicates(server->catalog, &groups, &count, &next, &a, request.after, request.limit, &err);
     if (rc == 0)
-        rc = wire_write_duplicates(&out, groups, count, request.after, more, &err);
+        rc = wire_write_duplicates(&out, groups, count, next, &err);
     rpc_answer(s, rc, &out, &err);
 }

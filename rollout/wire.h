@@ -98,10 +98,9 @@ MUST_CHECK int wire_write_task(struct buf *out, const struct task *t, bool with_
 struct list_tasks_request { const char *after; struct catalog_filter filter; uint32_t limit; };
 MUST_CHECK int wire_read_list_tasks(struct list_tasks_request *out, struct arena *a, const void *bytes, size_t n, struct err *err);
 MUST_CHECK int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t count, const char *next, struct err *err);
-struct duplicates_request { int64_t after; uint32_t limit; };
-MUST_CHECK int wire_read_duplicates(struct duplicates_request *out, const void *bytes, size_t n, struct err *err);
-MUST_CHECK int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, int64_t next, bool more,
-                                     struct err *err);
+struct duplicates_request { const char *after; uint32_t limit; };
+MUST_CHECK int wire_read_duplicates(struct duplicates_request *out, struct arena *a, const void *bytes, size_t n, struct err *err);
+MUST_CHECK int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, const char *next, struct err *err);
 
 /* Policy: the message itself is the record; the server checks it, stamps the time and keeps the bytes. */
 struct policy_facts { uint64_t version; const char *made_by, *manifest_sha256; };

@@ -3,10 +3,7 @@
 #include "assay/v1/policy.pb-c.h"
 #include "rollout/wire.h"
 #include "rollout/wire_pb.h"
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 int wire_read_import(struct import_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
@@ -159,27 +156,21 @@ int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t 
     return message_pack(out, &m, err);
 }
 
-int wire_read_duplicates(struct duplicates_request *out, const void *bytes, size_t n, struct err *err)
+int wire_read_duplicates(struct duplicates_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
 {
     own_message Assay__V1__DuplicatesRequest *m = wire_unpack(&assay__v1__duplicates_request__descriptor, "DuplicatesRequest", bytes, n, err);
     if (m == NULL)
         return err->code;
-    char *end = m->after;
-    errno = 0;
-    *out = (struct duplicates_request){ .after = m->after[0] != '\0' ? strtoll(m->after, &end, 10) : INT64_MIN,
-                                        .limit = m->limit != 0 ? m->limit : 100 };
+    *out = (struct duplicates_request){ .limit = m->limit != 0 ? m->limit : 100 };
     if (out->limit > 1000)
         return err_set(err, ERR_BAD_INPUT, "limit: %u, at most 1000", out->limit);
-    if (*end != '\0' || errno != 0)
-        return err_set(err, ERR_BAD_INPUT, "after: want the `next` of the page before");
-    return 0;
+    out->after = wire_text(a, "after", m->after, WIRE_ID_MAX, err);
+    return out->after != NULL ? 0 : err->code;
 }
 
-int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, int64_t next, bool more,
-                          struct err *err)
+int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, const char *next, struct err *err)
 {
     own_arena a = { 0 };
-    char text[24] = "";
     Assay__V1__DuplicatesResponse m = ASSAY__V1__DUPLICATES_RESPONSE__INIT;
     Assay__V1__TaskGroup *g = arena_alloc(&a, sizeof *g * (count + 1));
     Assay__V1__TaskGroup **gp = arena_alloc(&a, sizeof *gp * (count + 1));
@@ -194,9 +185,7 @@ int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, u
     }
     m.n_groups = count;
     m.groups = gp;
-    if (more)
-        snprintf(text, sizeof text, "%lld", (long long)next);
-    m.next = text;
+    m.next = message_text(next);
     return message_pack(out, &m, err);
 }
 

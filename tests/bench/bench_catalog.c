@@ -239,7 +239,7 @@ static int searches(struct catalog *c, uint64_t *ns, struct err *err)
     for (uint32_t i = 0; rc == 0 && i < SEARCHES; i++) {
         char text[64];
         const char *one = vocabulary[draw_word()], *two = vocabulary[draw_word()], *rare = vocabulary[draw() % WORDS];
-        snprintf(text, sizeof text, i % 4 == 0 ? "%s" : i % 4 == 1 ? "%.3s*" : "%s %s", i % 4 <= 1 ? rare : one, two);
+        snprintf(text, sizeof text, i % 4 == 0 ? "%s" : i % 4 == 1 ? "%.4s*" : "%s %s", i % 4 <= 1 ? rare : one, two);
         struct catalog_filter f = { .text = text, .language = i % 4 == 3 ? "go" : "", .repo = i % 8 == 7 ? "project7" : "" };
         rc = one_page(c, &ns[i], "", &f, &found, err);
     }
@@ -250,17 +250,19 @@ static int searches(struct catalog *c, uint64_t *ns, struct err *err)
 
 static int twins(struct catalog *c, uint64_t *ns, struct err *err)
 {
-    int64_t after = INT64_MIN;
-    bool more = true;
+    char after[64] = "", *more = after;
     int rc = 0;
     uint32_t n = 0;
-    while (rc == 0 && more && n < PAGES) {
+    while (rc == 0 && more != NULL && n < PAGES) {
         own_arena a = { 0 };
         struct catalog_twins *groups;
         uint32_t count;
+        const char *next = "";
         uint64_t from = clock_mono_ns();
-        rc = catalog_duplicates(c, &groups, &count, &after, &more, &a, 100, err);
+        rc = catalog_duplicates(c, &groups, &count, &next, &a, after, 100, err);
         ns[n++] = clock_mono_ns() - from;
+        snprintf(after, sizeof after, "%s", next);
+        more = after[0] != '\0' ? after : NULL;
     }
     if (rc == 0)
         print_times("catalog-twins-page-p99-us", "us", 1e3, ns, n, true);

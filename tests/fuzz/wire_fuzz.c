@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     case 6: rc = wire_read_get_task(&u.get_task, &a, bytes, n, &err); break;
     case 7: rc = wire_read_list_tasks(&u.list_tasks, &a, bytes, n, &err); break;
     case 8: rc = wire_read_publish(&u.policy, &out, &a, bytes, n, 1, &err); break;
-    case 9: rc = wire_read_duplicates(&u.duplicates, bytes, n, &err); break;
+    case 9: rc = wire_read_duplicates(&u.duplicates, &a, bytes, n, &err); break;
     default: rc = wire_read_current(&u.made_by, &a, bytes, n, &err); break;
     }
     if (rc < 0 && (err.code != rc || err.msg[0] == '\0'))

@@ -104,9 +104,9 @@ static void catalog_open__migrates_every_older_version(void **state)
         assert_int_equal(strlen(list_ids(c, &a, &(struct catalog_filter){ .repo = "django" }, 7)), 9 * 9 + 31 * 10 - 1);
         struct catalog_twins *groups;
         uint32_t count;
-        int64_t after = INT64_MIN;
-        bool more;
-        assert_int_equal(catalog_duplicates(c, &groups, &count, &after, &more, &a, 100, &err), 0);
+        const char *next;
+        assert_int_equal(catalog_duplicates(c, &groups, &count, &next, &a, "", 100, &err), 0);
+        assert_string_equal(next, "");
         assert_int_equal(count, OLD_ROWS / 2 - 1);                                  /* 2+3, 4+5, ...; 1 and 40 are alone */
         catalog_close(c);
         drop_dir(d);
@@ -155,7 +155,8 @@ static void catalog_sql__never_scans_or_sorts(void **state)
         assert_int_equal(sqlite3_prepare_v2(c->db, sql, -1, &s, NULL), SQLITE_OK);
         while (sqlite3_step(s) == SQLITE_ROW) {
             const char *step = (const char *)sqlite3_column_text(s, 3);
-            bool words = i == STMT_BY_TEXT && strncmp(step, "SCAN search VIRTUAL TABLE INDEX ", 32) == 0 && step[32] != '0';
+            const char *index = strstr(step, " VIRTUAL TABLE INDEX ");          /* 0 with no key would be all of it */
+            bool words = index != NULL && (i == STMT_TWINS ? strncmp(index + 21, "6:", 2) == 0 : index[21] != '\0' && strstr(index, "M") != NULL);
             if ((strncmp(step, "SCAN", 4) == 0 && !words) || strstr(step, "TEMP B-TREE") != NULL)
                 fail_msg("%s\n  %s", catalog_sql[i], step);
         }
@@ -403,17 +404,20 @@ static void catalog_twin__is_the_same_tree_tests_and_hidden_tests(void **state)
     struct task t = make_task(&a, "first", "r");
     t.fail_to_pass = (struct str_list){ one, 2 };
     assert_int_equal(catalog_put(c, &t, &what, &err), 0);
+    assert_int_equal(catalog_index(c, &err), 0);
     assert_int_equal(catalog_twin(c, &twin, &a, &t, &err), 0);
     assert_null(twin);                                                      /* it is none of itself */
     t.id = "second";
     t.fail_to_pass = (struct str_list){ other, 2 };
     t.problem_statement = "told otherwise";
     assert_int_equal(catalog_put(c, &t, &what, &err), 0);
+    assert_int_equal(catalog_index(c, &err), 0);
     assert_int_equal(catalog_twin(c, &twin, &a, &t, &err), 0);
     assert_string_equal(twin, "first");
     t.id = "third";
     t.test_patch = "hidden otherwise";
     assert_int_equal(catalog_put(c, &t, &what, &err), 0);
+    assert_int_equal(catalog_index(c, &err), 0);
     assert_int_equal(catalog_twin(c, &twin, &a, &t, &err), 0);
     assert_null(twin);
     t.id = "fourth";
@@ -425,19 +429,20 @@ static void catalog_twin__is_the_same_tree_tests_and_hidden_tests(void **state)
         t.test_patch = "of many";
         assert_int_equal(catalog_put(c, &t, &what, &err), 0);
     }
-    int64_t after = INT64_MIN;
-    bool more = true, two = false, many = false;
-    while (more) {
+    assert_int_equal(catalog_index(c, &err), 0);
+    const char *after = "";
+    bool two = false, many = false;
+    do {
         struct catalog_twins *groups;
         uint32_t count;
-        assert_int_equal(catalog_duplicates(c, &groups, &count, &after, &more, &a, 1, &err), 0);
+        assert_int_equal(catalog_duplicates(c, &groups, &count, &after, &a, after, 1, &err), 0);
         assert_true(count <= 1);
         for (uint32_t i = 0; i < count; i++) {
             two = two || (groups[i].count == 2 && strcmp(groups[i].ids.items[0], "first") == 0
                           && strcmp(groups[i].ids.items[1], "second") == 0);
             many = many || (groups[i].count == 150 && groups[i].ids.count == 100);
         }
-    }
+    } while (after[0] != '\0');
     assert_true(two && many);
     catalog_close(c);
     drop_dir(d);
