@@ -231,14 +231,17 @@ static int pages(struct catalog *c, uint32_t rows, uint64_t *ns, struct err *err
     return rc;
 }
 
-/* Two words drawn as the texts were; every fourth time a rare one, a beginning, or with filters. */
+/* Two words drawn as the texts were; every fourth time a rare one, the first four letters of one, or with filters. */
 static int searches(struct catalog *c, uint64_t *ns, struct err *err)
 {
     int rc = 0;
     uint64_t found = 0;
     for (uint32_t i = 0; rc == 0 && i < SEARCHES; i++) {
         char text[64];
-        const char *one = vocabulary[draw_word()], *two = vocabulary[draw_word()], *rare = vocabulary[draw() % WORDS];
+        const char *one = vocabulary[draw_word()], *two = vocabulary[draw_word()], *rare;
+        do
+            rare = vocabulary[draw() % WORDS];
+        while (strlen(rare) < 4);
         snprintf(text, sizeof text, i % 4 == 0 ? "%s" : i % 4 == 1 ? "%.4s*" : "%s %s", i % 4 <= 1 ? rare : one, two);
         struct catalog_filter f = { .text = text, .language = i % 4 == 3 ? "go" : "", .repo = i % 8 == 7 ? "project7" : "" };
         rc = one_page(c, &ns[i], "", &f, &found, err);
