@@ -1,5 +1,5 @@
 /*
- * catalog.h - the catalog's inside: catalog.c opens, migrates and writes; catalog_list.c pages and searches.
+ * catalog.h - the catalog's inside: catalog.c opens and migrates, catalog_row.c writes and reads rows, catalog_list.c pages and searches.
  *
  * One row per task: short columns first and long texts last, so that a page of a listing never touches the overflow pages
  * where patches lie. Every statement is in catalog_sql[] (a test asks SQLite for the plan of each: none may scan), is prepared
@@ -43,6 +43,9 @@ void catalog_stmt_done(sqlite3_stmt **s);
 MUST_CHECK int catalog_stmt(struct catalog *c, sqlite3_stmt **out, enum stmt which, struct err *err);   /* ready for binding */
 int catalog_db_err(const struct catalog *c, int rc, const char *what, struct err *err);
 bool catalog_bind_text(sqlite3_stmt *s, int at, const char *text);
+void catalog_rollback(struct catalog *c);
+/* Add or replace, whatever is there; the text index is not touched. */
+MUST_CHECK int catalog_put_row(struct catalog *c, const struct task *t, struct err *err);
 /* The row's task, long texts left "". */
 MUST_CHECK int catalog_read_at(struct catalog *c, struct task *out, struct arena *a, int64_t row, struct err *err);
 /* The task of a row selected as SHORT_COLS, state, language and, when `whole`, LONG_COLS. */

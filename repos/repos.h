@@ -24,13 +24,15 @@ MUST_CHECK int task_write_json(struct buf *out, const struct task *t, struct err
  */
 MUST_CHECK int task_warm(struct task *t, struct arena *a, struct err *err);
 
-/* Fills t->language, in `a`: the field "language" among extra_json in lower case, or, where that is absent, by the endings of the files
- * that its patch changes: that of the most; "" when none is known. */
+/*
+ * Fills t->language, in `a`: the field "language" among extra_json in lower case, or, where that is absent, by the endings of the
+ * files that its patch changes: that of the most; "" when none is known.
+ */
 MUST_CHECK int task_language(struct task *t, struct arena *a, struct err *err);
 
-/* --- catalog: catalog.c, catalog_list.c --- */
+/* --- catalog: catalog.c, catalog_row.c, catalog_list.c --- */
 struct catalog;
-/* `writable` creates, and migrates an older catalog in one transaction. ERR_UNSUPPORTED: newer than this build, or older and not writable. */
+/* `writable` creates, and migrates an older catalog in one transaction. ERR_UNSUPPORTED: it is newer, or older and not writable. */
 MUST_CHECK int  catalog_open(struct catalog **out, const char *store_dir, bool writable, struct err *err);
 void catalog_close(struct catalog *c);
 enum catalog_put { CATALOG_ADDED, CATALOG_UNCHANGED, CATALOG_REPLACED };

@@ -263,7 +263,8 @@ static size_t whole_lines(const struct input *in, uint64_t *out_lines, const uin
 }
 
 /* One call's worth: a run of whole lines, or one bad record that is none. */
-static int import_next(struct cli *c, struct import_total *total, struct input *in, const char *repos, const char *source, struct err *err)
+static int import_next(struct cli *c, struct import_total *total, struct input *in, const char *repos, const char *source,
+                       struct err *err)
 {
     const uint8_t *many;
     uint64_t lines;
@@ -291,7 +292,8 @@ static int import_next(struct cli *c, struct import_total *total, struct input *
     return rc;
 }
 
-static int import_all(struct cli *c, struct import_total *total, struct input *in, const char *repos, const char *source, struct err *err)
+static int import_all(struct cli *c, struct import_total *total, struct input *in, const char *repos, const char *source,
+                      struct err *err)
 {
     int rc = fill(in, source, IMPORT_CALL_MAX + 1, err);
     if (rc == 0 && in->b.len >= 3 && memcmp(in->b.data, "\xef\xbb\xbf", 3) == 0)     /* the mark some editors begin a file with */

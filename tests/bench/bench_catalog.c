@@ -194,7 +194,8 @@ static int lookups(struct catalog *c, uint32_t rows, uint64_t *ns, struct err *e
     return rc;
 }
 
-static int one_page(struct catalog *c, uint64_t *ns, const char *after, const struct catalog_filter *f, uint64_t *found, struct err *err)
+static int one_page(struct catalog *c, uint64_t *ns, const char *after, const struct catalog_filter *f, uint64_t *found,
+                    struct err *err)
 {
     own_arena a = { 0 };
     struct task *tasks;
