@@ -53,7 +53,8 @@ static json_t *row_json(const struct task *t)
                      "repo", json_str(t->repo), "base_commit", json_str(t->base_commit),
                      "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
                      "pass_to_pass_count", (json_int_t)t->pass_to_pass.count, "test_cmd", json_str(t->test_cmd),
-                     "reader", json_str(t->reader), "environment", json_str(t->environment), "split", json_str(t->split), "language", json_str(t->language), "state", json_str(t->state),
+                     "reader", json_str(t->reader), "environment", json_str(t->environment), "split", json_str(t->split),
+                     "language", json_str(t->language), "state", json_str(t->state),
                      "profile", json_str(t->profile), "timeout_s", t->timeout_s, "memory_mb", (json_int_t)t->memory_mb);
 }
 
