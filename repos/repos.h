@@ -24,19 +24,47 @@ MUST_CHECK int task_write_json(struct buf *out, const struct task *t, struct err
  */
 MUST_CHECK int task_warm(struct task *t, struct arena *a, struct err *err);
 
-/* --- catalog: catalog.c --- */
+/*
+ * Fills t->language, in `a`: the field "language" among extra_json in lower case, or, where that is absent, by the endings of the
+ * files that its patch changes: that of the most; "" when none is known.
+ */
+MUST_CHECK int task_language(struct task *t, struct arena *a, struct err *err);
+
+/* --- catalog: catalog.c, catalog_row.c, catalog_list.c --- */
 struct catalog;
-MUST_CHECK int  catalog_open(struct catalog **out, const char *store_dir, bool writable, struct err *err);  /* writable creates */
+/* `writable` creates, and migrates an older catalog in one transaction. ERR_UNSUPPORTED: it is newer, or older and not writable. */
+MUST_CHECK int  catalog_open(struct catalog **out, const char *store_dir, bool writable, struct err *err);
 void catalog_close(struct catalog *c);
 enum catalog_put { CATALOG_ADDED, CATALOG_UNCHANGED, CATALOG_REPLACED };
+/* A new task is TASK_IMPORTED; so is a replaced one again when its definition is another one. */
 MUST_CHECK int catalog_put(struct catalog *c, const struct task *t, enum catalog_put *out, struct err *err);
 MUST_CHECK int catalog_begin(struct catalog *c, struct err *err);       /* batch of puts: one transaction */
 MUST_CHECK int catalog_commit(struct catalog *c, struct err *err);
+/* Is there a task of this id and just this record? What the store adds at import (base tree, digests) is not looked at. */
+MUST_CHECK int catalog_has(struct catalog *c, bool *out, const struct task *t, struct err *err);
+/* Take what was put since the last call into the text index; until then no search finds it. Transactions of its own. */
+MUST_CHECK int catalog_index(struct catalog *c, struct err *err);
+MUST_CHECK int catalog_set_state(struct catalog *c, const char *id, enum task_state state, struct err *err);
+MUST_CHECK int catalog_set_language(struct catalog *c, const char *id, const char *language, struct err *err);
 MUST_CHECK int catalog_get(struct catalog *c, struct task *out, struct arena *a, const char *id, struct err *err);  /* ERR_NOT_FOUND names near ids */
-/* Up to `limit` tasks with id > after, in id order; repo and prefix "" = any. Long texts left "". *out_next "" at the end. */
+/* NULL or "" = any. `text`: words that must all be in id, repo or problem statement; `word*` is a beginning. ASCII case is not counted. */
+struct catalog_filter { const char *repo, *prefix, *split, *language, *state, *text; };
+/*
+ * Up to `limit` tasks after the one with id `after`, long texts left "". In id order; with text, or with state, split or language but
+ * neither repo nor prefix, in the order in which they came in. A page may be short, even empty, and not the last: *out_next is ""
+ * at the end and nowhere else.
+ */
 MUST_CHECK int catalog_list(struct catalog *c, struct task **out, uint32_t *out_count, const char **out_next, struct arena *a,
-                            const char *after, const char *repo, const char *prefix, uint32_t limit, struct err *err);
-MUST_CHECK int catalog_count(struct catalog *c, uint64_t *out, struct err *err);
+                            const char *after, const struct catalog_filter *f, uint32_t limit, struct err *err);
+/*
+ * Twins have the same base tree, required tests and hidden tests. The first of t's that is not t itself, or NULL where t is the
+ * first; among what catalog_index() has taken in.
+ */
+MUST_CHECK int catalog_twin(struct catalog *c, const char **out, struct arena *a, const struct task *t, struct err *err);
+/* Groups of them, after the key `after`; *out_next as above. */
+struct catalog_twins { struct str_list ids; uint64_t count; };          /* of many, only the first are named */
+MUST_CHECK int catalog_duplicates(struct catalog *c, struct catalog_twins **out, uint32_t *out_count, const char **out_next,
+                                  struct arena *a, const char *after, uint32_t limit, struct err *err);
 
 /* --- store: store.c --- */
 struct store;

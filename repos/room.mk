@@ -1,5 +1,5 @@
 # repos: tasks, the store of trees, patches onto trees.
-REPOS_OBJS := $(addprefix $(B)/repos/,task.o catalog.o tree.o materialise.o store.o \
+REPOS_OBJS := $(addprefix $(B)/repos/,task.o catalog.o catalog_row.o catalog_list.o tree.o materialise.o store.o \
                 patch.o notes.o binary.o hunks.o apply.o merge.o mine.o image.o data.o image_git.o)
 CFLAGS_repos := $(shell pkg-config --cflags libgit2 jansson sqlite3 zlib)
 LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib)

@@ -27,9 +27,12 @@
 #define CHOICE_OPTIONS_MIN 2
 #define CHOICE_OPTIONS_MAX 64   /* as the learner's vocabulary has them: learner/choice.h */
 #define WARM_WORDS_MAX  16
+#define LANGUAGE_SIZE_MAX 64
 /* No quote, no expansion, no operator, no comment: to a shell these are words. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,@%+= -"
 #define SLIP_NAME_MAX   32      /* longer names are no slips of ours */
+
+const char *const task_state_names[TASK_STATE_COUNT] = { "imported", "validated", "quarantined", "refused" };
 
 static void own_json_done(json_t **j) { json_decref(*j); }
 #define own_json __attribute__((cleanup(own_json_done))) json_t
@@ -287,6 +290,20 @@ static int check_warm(struct reading *r)
     return 0;
 }
 
+/* For listings; kept among the further fields. */
+static int check_language(struct reading *r)
+{
+    const json_t *language = json_object_get(r->root, "language");
+    if (language == NULL || json_is_null(language))
+        return 0;
+    if (!json_is_string(language))
+        return wrong_type(r, "language", "a string", language);
+    size_t n = json_string_length(language);
+    if (n > LANGUAGE_SIZE_MAX || has_control(json_string_value(language), n))
+        return err_set(r->err, ERR_BAD_INPUT, "task %s: field language: want a word of at most %d bytes", r->id, LANGUAGE_SIZE_MAX);
+    return 0;
+}
+
 /* Lower case, underscores left out: how people remember a field's name. False when it is longer than any slip. */
 static bool plain_name(char out[SLIP_NAME_MAX], const char *name)
 {
@@ -404,7 +421,7 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
         || (rc = take_text(&r, &t.split, "split", "", NAME_SIZE_MAX, true)) < 0
         || (rc = take_number(&r, &t.timeout_s, "timeout_s", TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX, false)) < 0
         || (rc = take_number(&r, &memory_mb, "memory_mb", MEMORY_MB, MEMORY_MB_MIN, MEMORY_MB_MAX, true)) < 0
-        || (rc = check_choice(&r)) < 0 || (rc = check_warm(&r)) < 0)
+        || (rc = check_choice(&r)) < 0 || (rc = check_warm(&r)) < 0 || (rc = check_language(&r)) < 0)
         return rc;
     t.memory_mb = (uint64_t)memory_mb;
 
@@ -414,6 +431,9 @@ int task_read_json(struct task *out, struct arena *a, const char *json, size_t n
     t.base_tree = arena_strdup(a, "");
     if (t.extra_json == NULL || t.base_tree == NULL)
         return err_set(err, ERR_LIMIT, "task %s: its record does not fit the memory budget", quoted_id);
+    t.state = task_state_names[TASK_IMPORTED];
+    if ((rc = task_language(&t, a, err)) < 0)
+        return rc;
     *out = t;
     return 0;
 }
@@ -507,5 +527,61 @@ int task_warm(struct task *t, struct arena *a, struct err *err)
         t->argv = words;
         t->warm = warm;
     }
+    return 0;
+}
+
+/* ---- language ---- */
+
+static const struct { const char *ending, *language; } languages[] = {
+    { "py", "python" }, { "pyx", "python" }, { "c", "c" }, { "h", "c" }, { "cc", "c++" }, { "cpp", "c++" }, { "cxx", "c++" },
+    { "hpp", "c++" }, { "hh", "c++" }, { "rs", "rust" }, { "go", "go" }, { "java", "java" }, { "kt", "kotlin" }, { "scala", "scala" },
+    { "js", "javascript" }, { "jsx", "javascript" }, { "mjs", "javascript" }, { "ts", "typescript" }, { "tsx", "typescript" },
+    { "rb", "ruby" }, { "php", "php" }, { "pl", "perl" }, { "pm", "perl" }, { "cs", "c#" }, { "swift", "swift" }, { "lua", "lua" },
+    { "sh", "shell" }, { "bash", "shell" }, { "hs", "haskell" }, { "ml", "ocaml" }, { "ex", "elixir" }, { "exs", "elixir" },
+    { "erl", "erlang" }, { "jl", "julia" }, { "r", "r" }, { "R", "r" }, { "zig", "zig" },
+};
+#define LANGUAGE_COUNT (sizeof languages / sizeof languages[0])
+
+/* The language of a changed file's header line, "+++ b/src/x.py" or "--- a/src/x.py"; NULL: of none. */
+static const char *language_of_line(const char *line, size_t n)
+{
+    while (n > 0 && (line[n - 1] == '\r' || line[n - 1] == '\t'))
+        n--;
+    const char *dot = memrchr(line, '.', n);
+    size_t len = dot != NULL ? n - (size_t)(dot + 1 - line) : 0;
+    for (size_t i = 0; len > 0 && i < LANGUAGE_COUNT; i++)
+        if (strlen(languages[i].ending) == len && memcmp(dot + 1, languages[i].ending, len) == 0)
+            return languages[i].language;
+    return NULL;
+}
+
+static const char *language_of_patch(const char *patch)
+{
+    uint32_t files[LANGUAGE_COUNT] = { 0 }, most = 0;
+    const char *best = "";
+    for (const char *p = patch; *p != '\0'; p += *p == '\n') {
+        size_t n = strcspn(p, "\n");
+        const char *language = strncmp(p, "+++ ", 4) == 0 || strncmp(p, "--- ", 4) == 0 ? language_of_line(p, n) : NULL;
+        for (size_t i = 0; language != NULL && i < LANGUAGE_COUNT; i++)
+            if (strcmp(languages[i].language, language) == 0 && ++files[i] > most) {
+                most = files[i];
+                best = language;
+            }
+        p += n;
+    }
+    return best;
+}
+
+int task_language(struct task *t, struct arena *a, struct err *err)
+{
+    own_json *extra = json_loads(t->extra_json[0] != '\0' ? t->extra_json : "{}", 0, NULL);
+    const char *field = json_string_value(json_object_get(extra, "language"));
+    char *copy = arena_strdup(a, field != NULL ? field : language_of_patch(t->patch));
+    if (copy == NULL)
+        return err_set(err, ERR_LIMIT, "task %s: out of memory", t->id);
+    for (char *p = copy; *p != '\0'; p++)
+        if (*p >= 'A' && *p <= 'Z')
+            *p = (char)(*p - 'A' + 'a');
+    t->language = copy;
     return 0;
 }

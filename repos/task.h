@@ -11,6 +11,10 @@
 
 struct str_list { const char **items; uint32_t count; };
 
+/* What is known about a task; mining, validation and quarantine set it. */
+enum task_state { TASK_IMPORTED, TASK_VALIDATED, TASK_QUARANTINED, TASK_REFUSED, TASK_STATE_COUNT };
+extern const char *const task_state_names[TASK_STATE_COUNT];
+
 struct task {
     const char *id;                 /* instance_id: 1..256 bytes, no control characters, no '/' at its ends */
     const char *repo;               /* name below the repos root at import */
@@ -28,7 +32,9 @@ struct task {
     uint64_t memory_mb;
     const char *extra_json;         /* unknown fields, one JSON object; "{}" when none */
     struct str_list argv, warm;     /* set by task_warm(): its command as words, and those of them that a warm process begins with */
+    const char *language;           /* set by task_language(): "python", "c", ...; "" when not known */
     /* set at import */
+    const char *state;              /* a name of enum task_state; the catalog's, not the record's */
     const char *base_tree;          /* 40 hex: git tree id of the base tree incl. set-up layer, in our object store */
     struct digest snapshot;         /* environment + base tree */
     struct digest definition;       /* everything a verdict depends on beside the patched tree */

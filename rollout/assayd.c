@@ -204,6 +204,8 @@ static int server_open(struct server *s, struct err *err)
     struct catalog *catalog = NULL;
     if ((rc = store_open(&store, s->store_dir, true, err)) == 0)
         rc = catalog_open(&catalog, s->store_dir, true, err);
+    if (rc == 0)
+        rc = catalog_index(catalog, err);       /* what an import that was killed, or a migration, has left to do */
     store_close(store);
     catalog_close(catalog);
     if (rc < 0 || (rc = store_open(&s->store, s->store_dir, false, err)) < 0 ||

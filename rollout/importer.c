@@ -14,9 +14,13 @@
 #define IMPORT_CPU_S 600
 
 struct import_run {
+    const char *repos_dir;
+    bool skip_known;
     struct arena keep;              /* the answer */
     struct import_answer answer;
     uint32_t failure_cap, note_cap;
+    const char **put;               /* ids added or replaced */
+    uint32_t put_count, put_cap;
 };
 
 static int grow(void **items, uint32_t count, uint32_t *cap, size_t size, struct arena *a, struct err *err)
@@ -57,9 +61,37 @@ static int add_failure(struct import_run *r, uint64_t line, const char *id, cons
     return 0;
 }
 
+/* What a task needs to be asked for its twins once the text index has it. */
+static int keep_for_twins(struct import_run *r, const struct task *t, struct err *err)
+{
+    int rc = grow((void **)&r->put, r->put_count, &r->put_cap, sizeof *r->put, &r->keep, err);
+    if (rc < 0)
+        return rc;
+    const char *id = arena_strdup(&r->keep, t->id);
+    if (id == NULL)
+        return err_set(err, ERR_LIMIT, "import: out of memory for notes");
+    r->put[r->put_count++] = id;
+    return 0;
+}
+
+static int note_twins(struct import_run *r, struct catalog *catalog, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < r->put_count; i++) {
+        own_arena a = { .budget = (size_t)256 << 20 };
+        struct task t;
+        const char *twin = NULL;
+        if ((rc = catalog_get(catalog, &t, &a, r->put[i], err)) < 0 || (rc = catalog_twin(catalog, &twin, &a, &t, err)) < 0 || twin == NULL)
+            continue;
+        const char *note = arena_printf(&a, "task %s: same base tree and same tests as task %s", t.id, twin);
+        rc = note != NULL ? add_note(r, note, err) : err_set(err, ERR_LIMIT, "import: out of memory for notes");
+    }
+    return rc;
+}
+
 /* One record. A refusal goes into the answer; only what ends the whole import is returned. */
-static int import_line(struct import_run *r, struct store *store, struct catalog *catalog, const char *repos_dir, uint64_t line,
-                       const char *json, size_t n, struct err *err)
+static int import_line(struct import_run *r, struct store *store, struct catalog *catalog, uint64_t line, const char *json, size_t n,
+                       struct err *err)
 {
     own_arena a = { .budget = (size_t)256 << 20 };
     struct task task = { 0 };
@@ -67,8 +99,15 @@ static int import_line(struct import_run *r, struct store *store, struct catalog
     struct err why = { 0 };
     enum catalog_put put = CATALOG_UNCHANGED;
     int rc = task_read_json(&task, &a, json, n, &why);
+    bool known = false;
+    if (rc == 0 && r->skip_known)
+        rc = catalog_has(catalog, &known, &task, &why);
+    if (rc == 0 && known) {
+        r->answer.skipped++;
+        return 0;
+    }
     if (rc == 0)
-        rc = store_import(store, &a, &task, repos_dir, &notes, &why);
+        rc = store_import(store, &a, &task, r->repos_dir, &notes, &why);
     if (rc == 0)
         rc = catalog_put(catalog, &task, &put, &why);
     if (rc < 0)
@@ -76,6 +115,8 @@ static int import_line(struct import_run *r, struct store *store, struct catalog
     for (uint32_t i = 0; i < notes.count; i++)
         if ((rc = add_note(r, notes.items[i], err)) < 0)
             return rc;
+    if (put != CATALOG_UNCHANGED && (rc = keep_for_twins(r, &task, err)) < 0)
+        return rc;
     switch (put) {
     case CATALOG_ADDED: r->answer.added++; break;
     case CATALOG_UNCHANGED: r->answer.unchanged++; break;
@@ -84,18 +125,18 @@ static int import_line(struct import_run *r, struct store *store, struct catalog
     return 0;
 }
 
-static int import_all(struct buf *out, const char *store_dir, const char *repos_dir, const char *source, uint64_t first_line,
-                      const struct buf *in, struct err *err)
+static int import_all(struct buf *out, char *const argv[], const struct buf *in, struct err *err)
 {
+    const char *store_dir = argv[1], *source = argv[3];
     struct store *store = NULL;
     struct catalog *catalog = NULL;
-    struct import_run r = { .keep = { .budget = (size_t)64 << 20 } };
+    struct import_run r = { .repos_dir = argv[2], .skip_known = argv[5] != NULL, .keep = { .budget = (size_t)64 << 20 } };
     int rc = store_open(&store, store_dir, true, err);
     if (rc == 0)
         rc = catalog_open(&catalog, store_dir, true, err);
     if (rc == 0)
         rc = catalog_begin(catalog, err);
-    uint64_t line = first_line;
+    uint64_t line = strtoull(argv[4], NULL, 10);
     for (size_t at = 0; rc == 0 && at < in->len; line++) {
         const char *begin = (const char *)in->data + at;
         const char *end = memchr(begin, '\n', in->len - at);
@@ -104,10 +145,14 @@ static int import_all(struct buf *out, const char *store_dir, const char *repos_
         while (n > 0 && strchr(" \t\r", begin[n - 1]) != NULL)
             n--;
         if (n > 0)
-            rc = import_line(&r, store, catalog, repos_dir, line, begin, n, err);
+            rc = import_line(&r, store, catalog, line, begin, n, err);
     }
     if (rc == 0)
         rc = catalog_commit(catalog, err);
+    if (rc == 0)
+        rc = catalog_index(catalog, err);
+    if (rc == 0)
+        rc = note_twins(&r, catalog, err);
     if (rc == 0)
         rc = wire_write_import(out, &r.answer, err);
     if (rc < 0)
@@ -120,8 +165,8 @@ static int import_all(struct buf *out, const char *store_dir, const char *repos_
 
 int importer_main(int argc, char **argv)
 {
-    if (argc != 5) {
-        fprintf(stderr, "assay-worker import STORE REPOS_DIR SOURCE FIRST_LINE < records.jsonl (called by assayd)\n");
+    if (argc < 5) {
+        fprintf(stderr, "assay-worker import STORE REPOS_DIR SOURCE FIRST_LINE [skip] < records.jsonl (called by assayd)\n");
         return 64;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -132,7 +177,7 @@ int importer_main(int argc, char **argv)
     own_buf out = { 0 };
     int rc = buf_read_fd(&in, STDIN_FILENO, &err);
     if (rc >= 0)
-        rc = import_all(&out, argv[1], argv[2], argv[3], strtoull(argv[4], NULL, 10), &in, &err);
+        rc = import_all(&out, argv, &in, &err);
     for (size_t at = 0; rc == 0 && at < out.len;) {
         ssize_t n = write(STDOUT_FILENO, out.data + at, out.len - at);
         if (n < 0)

@@ -213,6 +213,7 @@ static const struct grpc_method methods[] = {
     { "/assay.v1.Catalog/Import", .on_message = rpc_import, .on_closed = rpc_import_closed },
     { "/assay.v1.Catalog/Get", .on_message = rpc_get_task },
     { "/assay.v1.Catalog/List", .on_message = rpc_list_tasks },
+    { "/assay.v1.Catalog/Duplicates", .on_message = rpc_duplicates },
     { "/assay.v1.Policy/Publish", .on_message = rpc_publish },
     { "/assay.v1.Policy/Current", .on_message = rpc_current },
 };

@@ -1,5 +1,5 @@
 /*
- * rpc_catalog.c - the Catalog service. Get and List read SQLite here; Import runs `assay-worker import` per call.
+ * rpc_catalog.c - the Catalog service. Get, List and Duplicates read SQLite here; Import runs `assay-worker import` per call.
  *
  * Imports are taken one after the other: the store has one writer. A call whose client has gone is finished all the
  * same when it has begun (the store stays whole either way) and dropped when it has not.
@@ -150,7 +150,8 @@ static void import_start(struct import_call *c)
     char path[4200], line[24];
     snprintf(path, sizeof path, "%s/assay-worker", server->config.bin_dir);
     snprintf(line, sizeof line, "%llu", (unsigned long long)c->request.first_line);
-    char *argv[] = { path, "import", server->store_dir, (char *)c->request.repos_dir, (char *)c->request.source, line, NULL };
+    char *argv[] = { path, "import", server->store_dir, (char *)c->request.repos_dir, (char *)c->request.source, line,
+                     c->request.skip_known ? "skip" : NULL, NULL };
     uv_pipe_t *pipes[3] = { &c->in, &c->out, &c->fault };
     uv_stdio_container_t stdio[3];
     for (int k = 0; k < 3; k++) {
@@ -292,7 +293,8 @@ void rpc_list_tasks(void *arg, struct grpc_stream *s, const void *bytes, size_t 
     const char *next;
     int rc = wire_read_list_tasks(&request, &a, bytes, n, &err);
     if (rc == 0)
-        rc = catalog_list(server->catalog, &tasks, &count, &next, &a, request.after, request.repo, request.prefix, request.limit, &err);
+        rc = catalog_list(server->catalog, &tasks, &count, &next, &a, request.after, &request.filter, request.limit,
+                          &err);
     const struct task **list = NULL;
     if (rc == 0 && (list = arena_alloc(&a, (count + 1) * sizeof *list)) == NULL)
         rc = err_set(&err, ERR_LIMIT, "task list: out of memory");
@@ -300,5 +302,23 @@ void rpc_list_tasks(void *arg, struct grpc_stream *s, const void *bytes, size_t 
         list[k] = &tasks[k];
     if (rc == 0)
         rc = wire_write_tasks(&out, list, count, next, &err);
+    rpc_answer(s, rc, &out, &err);
+}
+
+void rpc_duplicates(void *arg, struct grpc_stream *s, const void *bytes, size_t n)
+{
+    struct server *server = arg;
+    own_arena a = { .budget = (size_t)64 << 20 };
+    own_buf out = { 0 };
+    struct err err = { 0 };
+    struct duplicates_request request;
+    struct catalog_twins *groups;
+    uint32_t count;
+    const char *next;
+    int rc = wire_read_duplicates(&request, &a, bytes, n, &err);
+    if (rc == 0)
+        rc = catalog_duplicates(server->catalog, &groups, &count, &next, &a, request.after, request.limit, &err);
+    if (rc == 0)
+        rc = wire_write_duplicates(&out, groups, count, next, &err);
     rpc_answer(s, rc, &out, &err);
 }

@@ -3,7 +3,7 @@
  *
  * assayd.c    options, rights, start and stop       runner.c            the engine's world: carries out its effects
  * rpc.c       method table, Rollout, Policy         rpc_trajectories.c  Append, Subscribe, Get, List
- * rpc_catalog.c  Get, List, and Import by a child process
+ * rpc_catalog.c  Get, List, Duplicates, and Import by a child process
  *
  * Everything runs on one loop. No callback of libuv, the jail, the workers or gRPC decides anything: each turns into an
  * engine event or a call of one of the functions below, and server_turn() lets the engine act once per loop round.
@@ -82,3 +82,4 @@ void rpc_import(void *arg, struct grpc_stream *s, const void *bytes, size_t n);
 void rpc_import_closed(void *arg, struct grpc_stream *s);
 void rpc_get_task(void *arg, struct grpc_stream *s, const void *bytes, size_t n);
 void rpc_list_tasks(void *arg, struct grpc_stream *s, const void *bytes, size_t n);
+void rpc_duplicates(void *arg, struct grpc_stream *s, const void *bytes, size_t n);

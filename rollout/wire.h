@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/digest.h"
-#include "repos/task.h"
+#include "repos/repos.h"
 #include "rollout/verdict.h"
 #include <stdint.h>
 
@@ -83,10 +83,10 @@ MUST_CHECK int wire_add_listed(struct buf *out, const void *record, size_t n, ui
 MUST_CHECK int wire_end_list(struct buf *out, uint64_t next_cursor, struct err *err);
 
 /* Catalog. */
-struct import_request { const uint8_t *jsonl; size_t jsonl_len; const char *repos_dir, *source; uint64_t first_line; };
+struct import_request { const uint8_t *jsonl; size_t jsonl_len; const char *repos_dir, *source; uint64_t first_line; bool skip_known; };
 struct import_failure { uint64_t line; const char *id; int code; const char *message; };
 struct import_answer {
-    uint64_t added, unchanged, replaced;
+    uint64_t added, unchanged, replaced, skipped;
     struct import_failure *failures; uint32_t failure_count;
     struct str_list notes;
 };
@@ -95,9 +95,12 @@ MUST_CHECK int wire_write_import(struct buf *out, const struct import_answer *an
 struct get_task_request { const char *id; bool with_fix; };
 MUST_CHECK int wire_read_get_task(struct get_task_request *out, struct arena *a, const void *bytes, size_t n, struct err *err);
 MUST_CHECK int wire_write_task(struct buf *out, const struct task *t, bool with_fix, struct err *err);
-struct list_tasks_request { const char *after, *repo, *prefix; uint32_t limit; };
+struct list_tasks_request { const char *after; struct catalog_filter filter; uint32_t limit; };
 MUST_CHECK int wire_read_list_tasks(struct list_tasks_request *out, struct arena *a, const void *bytes, size_t n, struct err *err);
 MUST_CHECK int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t count, const char *next, struct err *err);
+struct duplicates_request { const char *after; uint32_t limit; };
+MUST_CHECK int wire_read_duplicates(struct duplicates_request *out, struct arena *a, const void *bytes, size_t n, struct err *err);
+MUST_CHECK int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, const char *next, struct err *err);
 
 /* Policy: the message itself is the record; the server checks it, stamps the time and keeps the bytes. */
 struct policy_facts { uint64_t version; const char *made_by, *manifest_sha256; };

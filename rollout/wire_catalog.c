@@ -11,7 +11,8 @@ int wire_read_import(struct import_request *out, struct arena *a, const void *by
     own_message Assay__V1__ImportRequest *m = wire_unpack(&assay__v1__import_request__descriptor, "ImportRequest", bytes, n, err);
     if (m == NULL)
         return err->code;
-    struct import_request r = { .jsonl_len = m->jsonl.len, .first_line = m->first_line != 0 ? m->first_line : 1 };
+    struct import_request r = { .jsonl_len = m->jsonl.len, .first_line = m->first_line != 0 ? m->first_line : 1,
+                                .skip_known = m->skip_known };
     if ((r.repos_dir = wire_text(a, "repos_dir", m->repos_dir, 4096, err)) == NULL ||
         (r.source = wire_text(a, "source", m->source, 4096, err)) == NULL)
         return err->code;
@@ -31,6 +32,7 @@ int wire_write_import(struct buf *out, const struct import_answer *ans, struct e
     m.added = ans->added;
     m.unchanged = ans->unchanged;
     m.replaced = ans->replaced;
+    m.skipped = ans->skipped;
     Assay__V1__ImportFailure *f = arena_alloc(&a, sizeof *f * (ans->failure_count + 1));
     Assay__V1__ImportFailure **fp = arena_alloc(&a, sizeof *fp * (ans->failure_count + 1));
     char **notes = arena_alloc(&a, sizeof *notes * (ans->notes.count + 1));
@@ -80,6 +82,8 @@ static void task_message(Assay__V1__Task *m, const struct task *t, bool whole, b
     m->memory_mb = t->memory_mb;
     m->split = message_text(t->split);
     m->profile = message_text(t->profile);
+    m->language = message_text(t->language);
+    m->state = message_text(t->state);
     digest_hex(hex, &t->snapshot);
     m->snapshot = hex;
     if (whole) {
@@ -100,6 +104,14 @@ int wire_write_task(struct buf *out, const struct task *t, bool with_fix, struct
     return message_pack(out, &m, err);
 }
 
+static bool known_state(const char *state)
+{
+    for (int i = 0; i < TASK_STATE_COUNT; i++)
+        if (strcmp(state, task_state_names[i]) == 0)
+            return true;
+    return false;
+}
+
 int wire_read_list_tasks(struct list_tasks_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
 {
     own_message Assay__V1__ListTasksRequest *m = wire_unpack(&assay__v1__list_tasks_request__descriptor, "ListTasksRequest", bytes, n, err);
@@ -109,9 +121,18 @@ int wire_read_list_tasks(struct list_tasks_request *out, struct arena *a, const 
     if (r.limit > 1000)
         return err_set(err, ERR_BAD_INPUT, "limit: %u, at most 1000", r.limit);
     if ((r.after = wire_text(a, "after", m->after, WIRE_ID_MAX, err)) == NULL ||
-        (r.repo = wire_text(a, "repo", m->repo, 4096, err)) == NULL ||
-        (r.prefix = wire_text(a, "prefix", m->prefix, WIRE_ID_MAX, err)) == NULL)
+        (r.filter.repo = wire_text(a, "repo", m->repo, 4096, err)) == NULL ||
+        (r.filter.prefix = wire_text(a, "prefix", m->prefix, WIRE_ID_MAX, err)) == NULL ||
+        (r.filter.language = wire_text(a, "language", m->language, WIRE_LABEL_MAX, err)) == NULL ||
+        (r.filter.state = wire_text(a, "state", m->state, WIRE_LABEL_MAX, err)) == NULL ||
+        (r.filter.split = wire_text(a, "split", m->split, 4096, err)) == NULL ||
+        (r.filter.text = wire_text(a, "text", m->text, 4096, err)) == NULL)
         return err->code;
+    if (r.filter.state[0] != '\0' && !known_state(r.filter.state)) {
+        char quoted[64];
+        err_quote(quoted, sizeof quoted, r.filter.state, strlen(r.filter.state));
+        return err_set(err, ERR_BAD_INPUT, "state: \"%s\", want imported, validated, quarantined or refused", quoted);
+    }
     *out = r;
     return 0;
 }
@@ -131,6 +152,39 @@ int wire_write_tasks(struct buf *out, const struct task *const *tasks, uint32_t 
     }
     m.n_tasks = count;
     m.tasks = tp;
+    m.next = message_text(next);
+    return message_pack(out, &m, err);
+}
+
+int wire_read_duplicates(struct duplicates_request *out, struct arena *a, const void *bytes, size_t n, struct err *err)
+{
+    own_message Assay__V1__DuplicatesRequest *m = wire_unpack(&assay__v1__duplicates_request__descriptor, "DuplicatesRequest", bytes, n, err);
+    if (m == NULL)
+        return err->code;
+    *out = (struct duplicates_request){ .limit = m->limit != 0 ? m->limit : 100 };
+    if (out->limit > 1000)
+        return err_set(err, ERR_BAD_INPUT, "limit: %u, at most 1000", out->limit);
+    out->after = wire_text(a, "after", m->after, WIRE_ID_MAX, err);
+    return out->after != NULL ? 0 : err->code;
+}
+
+int wire_write_duplicates(struct buf *out, const struct catalog_twins *groups, uint32_t count, const char *next, struct err *err)
+{
+    own_arena a = { 0 };
+    Assay__V1__DuplicatesResponse m = ASSAY__V1__DUPLICATES_RESPONSE__INIT;
+    Assay__V1__TaskGroup *g = arena_alloc(&a, sizeof *g * (count + 1));
+    Assay__V1__TaskGroup **gp = arena_alloc(&a, sizeof *gp * (count + 1));
+    if (g == NULL || gp == NULL)
+        return err_set(err, ERR_LIMIT, "duplicates: out of memory");
+    for (uint32_t i = 0; i < count; i++) {
+        assay__v1__task_group__init(&g[i]);
+        g[i].n_ids = groups[i].ids.count;
+        g[i].ids = (char **)(uintptr_t)groups[i].ids.items;
+        g[i].count = groups[i].count;
+        gp[i] = &g[i];
+    }
+    m.n_groups = count;
+    m.groups = gp;
     m.next = message_text(next);
     return message_pack(out, &m, err);
 }

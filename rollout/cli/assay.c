@@ -9,9 +9,14 @@
 const struct cli_command cli_commands[] = {
     { "tasks", "import", "bring tasks in from a JSONL file", "FILE.jsonl|-", 1, 1, cmd_tasks_import_options,
       "Each line is one task record. Good records are kept when others are bad; each bad one is named\n"
-      "as FILE:LINE: id: what is wrong, and the exit status is 65.\n", cmd_tasks_import, true },
-    { "tasks", "ls", "list tasks", "", 0, 0, cmd_tasks_ls_options, "", cmd_tasks_ls, false },
+      "as FILE:LINE: id: what is wrong, and the exit status is 65. Records are kept in batches: after an\n"
+      "import that was killed, the same command with --resume goes on from there.\n", cmd_tasks_import, true },
+    { "tasks", "ls", "list tasks, or search for some", "", 0, 0, cmd_tasks_ls_options,
+      "In the order of ids; with --search, or with --language, --split or --task-state but neither --repo nor\n"
+      "--prefix, in the order in which tasks came in.\n", cmd_tasks_ls, false },
     { "tasks", "show", "show one task", "ID", 1, 1, cmd_tasks_show_options, "", cmd_tasks_show, false },
+    { "tasks", "duplicates", "tasks with the same base tree and the same tests, a group a line", "", 0, 0, cli_no_options, "",
+      cmd_tasks_duplicates, false },
     { "eval", NULL, "evaluate a patch against a task's tests", "", 0, 0, cmd_eval_options,
       "Exit status: 0 a verdict was reached, whatever the reward; 64 usage; 65 bad input (unknown task,\n"
       "unreadable or too large patch); 69 no server; 70 our own failure (no reward).\n", cmd_eval, false },
@@ -68,7 +73,7 @@ static void print_commands(FILE *f, const char *noun)
         char name[32];
         const struct cli_command *k = &cli_commands[i];
         snprintf(name, sizeof name, "%s%s%s", k->noun, k->verb != NULL ? " " : "", k->verb != NULL ? k->verb : "");
-        fprintf(f, "  %-14s %s\n", name, k->summary);
+        fprintf(f, "  %-16s %s\n", name, k->summary);
     }
 }
 

@@ -121,6 +121,8 @@ void server_stop(struct server_process *p, uint64_t wait_ns);   /* let go, wait 
 MUST_CHECK int server_program(const char **out, struct arena *a, const char *name, struct err *err);
 
 /* --- files.c --- */
+/* Open for reading; "-": stdin. *out_size is that of a regular file, else 0. */
+MUST_CHECK int cli_open_file(int *out, uint64_t *out_size, const char *path, struct err *err);
 MUST_CHECK int cli_read_file(struct buf *out, const char *path, size_t max, struct err *err);   /* "-": stdin */
 /* Fresh request id "cli-<32 hex>" in the arena. */
 MUST_CHECK int cli_request_id(const char **out, struct arena *a, struct err *err);
@@ -129,6 +131,7 @@ MUST_CHECK int cli_request_id(const char **out, struct arena *a, struct err *err
 int cmd_tasks_import(struct cli *c, struct err *err);
 int cmd_tasks_ls(struct cli *c, struct err *err);
 int cmd_tasks_show(struct cli *c, struct err *err);
+int cmd_tasks_duplicates(struct cli *c, struct err *err);
 int cmd_eval(struct cli *c, struct err *err);
 int cmd_mine(struct cli *c, struct err *err);
 int cmd_log_ls(struct cli *c, struct err *err);

@@ -47,7 +47,7 @@ int import_task(struct cli *c, const struct task *t, const char *repos_dir, stru
     if (rc == 0)
         rc = buf_add(&line, "\n", 1, err);
     if (rc == 0)
-        rc = ask_import(&request, line.data, line.len, repos_dir, t->id, 1, err);
+        rc = ask_import(&request, line.data, line.len, repos_dir, t->id, 1, false, err);
     if (rc == 0)
         rc = cli_call(c, METHOD_IMPORT, &request, &answer, err);
     if (rc == 0)

@@ -1,22 +1,21 @@
-/* cmd_tasks.c - `assay tasks import|ls|show`. */
+/* cmd_tasks.c - `assay tasks ls|show|duplicates`. */
 #include "rollout/cli/eval.h"
 #include "rollout/cli/print.h"
 #include "base/own.h"
-#include <errno.h>
 #include <string.h>
 
-#define IMPORT_CALL_MAX ((size_t)3 << 20)       /* whole records of at most so many bytes a call: proto/catalog */
-#define IMPORT_FILE_MAX ((size_t)4 << 30)
 #define LIST_PAGE       1000
-#define LINES_LOOK_MAX  ((size_t)64 << 20)      /* so far for the end of what began on a line and did not end there */
+#define ID_SIZE_MAX     256             /* repos/task.c */
 
-const struct cli_option cmd_tasks_import_options[] = {
-    { "repos", 0, "DIR", "directory that holds the repositories the records name (required)" },
-    { 0 },
-};
 const struct cli_option cmd_tasks_ls_options[] = {
     { "prefix", 0, "P", "only ids that begin so" },
     { "repo", 0, "R", "only tasks of this repository" },
+    { "language", 0, "L", "only tasks of this language, e.g. python" },
+    { "split", 0, "S", "only tasks of this split" },
+    { "task-state", 0, "STATE", "only in this state: imported, validated, quarantined or refused" },
+    { "search", 0, "WORDS", "all of these words in id, repository or problem statement; WORD* is a beginning" },
+    { "limit", 0, "N", "at most so many" },
+    { "after", 0, "ID", "only what comes after this task: to go on where --limit has ended" },
     { "drafts", 0, NULL, "also drafts: what `assay mine` found no tests for" },
     { 0 },
 };
@@ -25,198 +24,6 @@ const struct cli_option cmd_tasks_show_options[] = {
     { 0 },
 };
 
-/* --- import --- */
-
-const char *record_fault(const char *message, const char *id)
-{
-    size_t n = strlen(id);
-    if (strncmp(message, "task ", 5) != 0 || strncmp(message, "task record ", 12) == 0)
-        return message;
-    message += 5;               /* a record that could not be read whole: only the message knows its id */
-    return n > 0 && strncmp(message, id, n) == 0 && strncmp(message + n, ": ", 2) == 0 ? message + n + 2 : message;
-}
-
-struct import_total {
-    uint64_t added, unchanged, replaced;
-    json_t *failures, *notes;       /* kept for -o json */
-    uint64_t failed;
-};
-
-static int report_failure(struct cli *c, struct import_total *total, const char *source, uint64_t line, const char *id,
-                          const char *code, const char *message, struct err *err)
-{
-    total->failed++;
-    message = record_fault(message, id);
-    fprintf(stderr, "%s:%llu: ", source, (unsigned long long)line);
-    if (id[0] != '\0') {
-        print_str(stderr, id);
-        fputs(": ", stderr);
-    }
-    print_str(stderr, message);
-    fputc('\n', stderr);
-    if (c->json && json_array_append_new(total->failures, json_pack("{s:I,s:o,s:o,s:o}", "line", (json_int_t)line,
-            "id", json_str(id), "code", json_str(code), "message", json_str(message))) != 0)
-        return err_set(err, ERR_LIMIT, "out of memory");
-    return 0;
-}
-
-static int import_call(struct cli *c, struct import_total *total, const uint8_t *bytes, size_t n, const char *repos,
-                       const char *source, uint64_t first_line, struct err *err)
-{
-    own_arena a = { 0 };
-    own_buf request = { 0 };
-    own_buf answer = { 0 };
-    struct import_view v;
-    int rc = ask_import(&request, bytes, n, repos, source, first_line, err);
-    if (rc == 0)
-        rc = cli_call(c, METHOD_IMPORT, &request, &answer, err);
-    if (rc == 0)
-        rc = view_import(&v, &a, &answer, err);
-    if (rc < 0)
-        return rc;
-    total->added += v.added;
-    total->unchanged += v.unchanged;
-    total->replaced += v.replaced;
-    for (uint32_t i = 0; i < v.notes.count; i++) {
-        if (c->json)
-            json_array_append_new(total->notes, json_str(v.notes.items[i]));
-        fputs("note: ", stderr);
-        print_str(stderr, v.notes.items[i]);
-        fputc('\n', stderr);
-    }
-    for (size_t i = 0; rc == 0 && i < v.failure_count; i++)
-        rc = report_failure(c, total, source, v.failures[i].line, v.failures[i].id, v.failures[i].code,
-                            v.failures[i].message, err);
-    return rc;
-}
-
-static const uint8_t *line_end(const uint8_t *p, const uint8_t *end)
-{
-    const uint8_t *newline = memchr(p, '\n', (size_t)(end - p));
-    return newline != NULL ? newline + 1 : end;
-}
-
-/* The line without white space at its ends. */
-static const uint8_t *trimmed(const uint8_t *p, const uint8_t *next, size_t *n)
-{
-    while (p < next && strchr(" \t\r\n", *p) != NULL && *p != '\0')
-        p++;
-    while (next > p && strchr(" \t\r\n", next[-1]) != NULL && next[-1] != '\0')
-        next--;
-    *n = (size_t)(next - p);
-    return p;
-}
-
-/*
- * Where the object or list ends that begins at the line `p` and goes on behind it, as pretty printers write it; NULL when
- * the line is a record, or bad in a way of its own. Taken line by line it would be dozens of errors that say nothing.
- */
-static const uint8_t *many_lines_end(const uint8_t *p, const uint8_t *end)
-{
-    size_t n, m;
-    const uint8_t *next = line_end(p, end), *text = trimmed(p, next, &n);
-    if (n == 0 || next == end || (text[0] != '{' && text[0] != '[') || (text[0] == '{' && text[n - 1] == '}'))
-        return NULL;
-    size_t most = (size_t)(end - text) < LINES_LOOK_MAX ? (size_t)(end - text) : LINES_LOOK_MAX;
-    json_error_t where;
-    json_t *whole = json_loadb((const char *)text, most, JSON_DISABLE_EOF_CHECK, &where);
-    json_decref(whole);
-    if (whole != NULL)
-        return text + where.position > next ? line_end(text + where.position - 1, end) : NULL;
-    if (n > 1)
-        return NULL;
-    /* Not JSON as a whole either: it ends where its bracket is closed at the margin. */
-    char close = text[0] == '{' ? '}' : ']';
-    while (next < end) {
-        const uint8_t *line = next;
-        next = line_end(line, end);
-        if (*line == close && (trimmed(line, next, &m), m == 1))
-            break;
-    }
-    return next;
-}
-
-static uint64_t lines_in(const uint8_t *p, const uint8_t *end)
-{
-    uint64_t n = 0;
-    for (; p < end; p = line_end(p, end))
-        n++;
-    return n;
-}
-
-/* Cut the file into runs of whole lines that fit a call; a line that fits none is a bad record of its own. */
-static int import_all(struct cli *c, struct import_total *total, const struct buf *file, const char *repos,
-                      const char *source, struct err *err)
-{
-    const uint8_t *p = file->data, *end = p + file->len;
-    if (file->len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)       /* the mark some editors begin a file with */
-        p += 3;
-    uint64_t line = 1;
-    while (p < end) {
-        const uint8_t *stop = p, *many = NULL;
-        uint64_t lines = 0;
-        while (stop < end) {
-            const uint8_t *next = line_end(stop, end);
-            if ((size_t)(next - p) > IMPORT_CALL_MAX || (many = many_lines_end(stop, end)) != NULL)
-                break;
-            stop = next;
-            lines++;
-        }
-        int rc;
-        if (lines == 0 && many != NULL) {
-            rc = report_failure(c, total, source, line, "", "bad_input", *trimmed(p, end, &(size_t){ 0 }) == '{'
-                                ? "a record over several lines: want one object a line (`jq -c .` writes them so)"
-                                : "a list over several lines: want one object a line (`jq -c '.[]'` writes them so)", err);
-            stop = many;
-            lines = lines_in(p, stop);
-        } else if (lines == 0) {
-            rc = report_failure(c, total, source, line, "", "limit", "record is larger than 3 MiB", err);
-            stop = line_end(p, end);
-            lines = 1;
-        } else {
-            rc = import_call(c, total, p, (size_t)(stop - p), repos, source, line, err);
-        }
-        if (rc < 0)
-            return rc;
-        p = stop;
-        line += lines;
-    }
-    return 0;
-}
-
-int cmd_tasks_import(struct cli *c, struct err *err)
-{
-    const char *path = c->args[0], *dir = cli_value(c, "repos");
-    if (dir == NULL)
-        return err_set(err, ERR_USAGE, "--repos DIR is needed: where the repositories that the records name are");
-    own_mem char *repos = realpath(dir, NULL);
-    if (repos == NULL)
-        return err_sys(err, ERR_BAD_INPUT, "--repos %s", dir);
-    own_buf file = { 0 };
-    int rc = cli_read_file(&file, path, IMPORT_FILE_MAX, err);
-    if (rc < 0)
-        return rc;
-    const char *source = strcmp(path, "-") == 0 ? "stdin" : path;
-    struct import_total total = { .failures = json_array(), .notes = json_array() };
-    rc = total.failures == NULL || total.notes == NULL ? err_set(err, ERR_LIMIT, "out of memory")
-                                                       : import_all(c, &total, &file, repos, source, err);
-    if (rc == 0 && c->json)
-        rc = print_json(stdout, json_pack("{s:I,s:I,s:I,s:O,s:O}", "added", (json_int_t)total.added, "unchanged",
-                        (json_int_t)total.unchanged, "replaced", (json_int_t)total.replaced, "failures", total.failures,
-                        "notes", total.notes), true, err);
-    else if (rc == 0)
-        printf("%llu added, %llu unchanged, %llu replaced%s\n", (unsigned long long)total.added,
-               (unsigned long long)total.unchanged, (unsigned long long)total.replaced,
-               total.failed > 0 ? "" : "; no bad records");
-    json_decref(total.failures);
-    json_decref(total.notes);
-    if (rc == 0 && total.failed > 0)
-        return err_set(err, ERR_BAD_INPUT, "%s: %llu bad record%s, named above; the good ones were kept", source,
-                       (unsigned long long)total.failed, total.failed == 1 ? "" : "s");
-    return rc;
-}
-
-/* --- ls, show --- */
 
 /* As cmd_mine.c puts it in before the ids are known. */
 static bool is_draft(const struct task *t)
@@ -230,63 +37,142 @@ static void print_row(const struct task *t)
     int pad = 36 - (int)strlen(t->id);
     printf("%*s  ", pad > 0 ? pad : 0, "");
     print_str(stdout, t->repo);
-    printf("  %.12s  %u+%u tests  %s  %gs%s\n", t->base_commit, t->fail_to_pass.count, t->pass_to_pass.count, t->reader,
+    printf("  %.12s  %u+%u tests  %s  %gs%s", t->base_commit, t->fail_to_pass.count, t->pass_to_pass.count, t->reader,
            t->timeout_s, is_draft(t) ? "  draft" : "");
+    if (strcmp(t->state, task_state_names[TASK_IMPORTED]) != 0 && t->state[0] != '\0') {
+        fputs("  ", stdout);
+        print_str(stdout, t->state);
+    }
+    putchar('\n');
 }
 
 /* A row of the listing: what the server sends without the long texts. */
 static json_t *row_json(const struct task *t)
 {
-    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id),
+    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:I}", "instance_id", json_str(t->id),
                      "repo", json_str(t->repo), "base_commit", json_str(t->base_commit),
                      "fail_to_pass_count", (json_int_t)t->fail_to_pass.count,
                      "pass_to_pass_count", (json_int_t)t->pass_to_pass.count, "test_cmd", json_str(t->test_cmd),
                      "reader", json_str(t->reader), "environment", json_str(t->environment), "split", json_str(t->split),
+                     "language", json_str(t->language), "state", json_str(t->state),
                      "profile", json_str(t->profile), "timeout_s", t->timeout_s, "memory_mb", (json_int_t)t->memory_mb);
+}
+
+struct listing {
+    struct tasks_ask ask;
+    uint64_t left, count, drafts;       /* that may still be printed; were; were left out */
+    json_t *rows;                       /* with -o json */
+    char after[ID_SIZE_MAX + 1];        /* of the last task that was printed or left out */
+};
+
+static int list_page(struct cli *c, struct listing *l, bool *out_more, struct err *err)
+{
+    own_arena a = { 0 };
+    own_buf request = { 0 };
+    own_buf answer = { 0 };
+    struct tasks_view page = { 0 };
+    int rc = ask_tasks(&request, &l->ask, err);
+    if (rc == 0)
+        rc = cli_call(c, METHOD_TASK_LIST, &request, &answer, err);
+    if (rc == 0)
+        rc = view_tasks(&page, &a, &answer, err);
+    size_t i = 0;
+    for (; rc == 0 && i < page.count && l->left > 0; i++) {
+        const struct task *t = &page.tasks[i];
+        if (is_draft(t) && !cli_flag(c, "drafts") && l->ask.filter.split == NULL) {
+            l->drafts++;
+            continue;
+        }
+        l->count++;
+        l->left--;
+        if (!c->json)
+            print_row(t);
+        else if (json_array_append_new(l->rows, row_json(t)) != 0)
+            rc = err_set(err, ERR_LIMIT, "out of memory");
+    }
+    if (rc < 0)
+        return rc;
+    const char *after = i < page.count ? page.tasks[i - 1].id : page.next;
+    if (strlen(after) >= sizeof l->after)
+        return err_set(err, ERR_PROTOCOL, "the server's answer goes on after an id of %zu bytes", strlen(after));
+    strcpy(l->after, after);
+    l->ask.after = l->after;
+    *out_more = after[0] != '\0';
+    return 0;
 }
 
 int cmd_tasks_ls(struct cli *c, struct err *err)
 {
-    const char *prefix = cli_value(c, "prefix"), *repo = cli_value(c, "repo");
-    const char *after = "";
-    uint64_t count = 0, drafts = 0;
-    bool with_drafts = cli_flag(c, "drafts");
-    json_t *rows = c->json ? json_array() : NULL;
+    struct listing l = { .ask = { .after = cli_value(c, "after"), .limit = LIST_PAGE, .filter = {
+        .repo = cli_value(c, "repo"), .prefix = cli_value(c, "prefix"), .language = cli_value(c, "language"),
+        .split = cli_value(c, "split"), .state = cli_value(c, "task-state"), .text = cli_value(c, "search") } } };
+    const struct catalog_filter *f = &l.ask.filter;
+    bool more = true, filtered = f->repo || f->prefix || f->language || f->split || f->state || f->text;
+    int rc = cli_number(c, "limit", 1, UINT64_MAX, UINT64_MAX, &l.left, err);
+    if (rc < 0)
+        return rc;
+    if (l.left < LIST_PAGE)
+        l.ask.limit = (uint32_t)l.left;
+    l.rows = c->json ? json_array() : NULL;
+    while (rc == 0 && more && l.left > 0)
+        rc = list_page(c, &l, &more, err);
+    if (rc == 0 && c->json)
+        return print_json(stdout, json_pack("{s:o,s:o*}", "tasks", l.rows, "next", more ? json_str(l.after) : NULL), true, err);
+    json_decref(l.rows);
+    if (rc < 0)
+        return rc;
+    if (l.drafts > 0)
+        cli_say(c, "%llu draft%s left out; --drafts has them", (unsigned long long)l.drafts, l.drafts == 1 ? "" : "s");
+    if (more)
+        cli_say(c, "there may be more: --after '%s'", l.after);
+    if (l.count == 0 && l.drafts == 0)
+        cli_say(c, "no tasks%s; bring some in with `assay tasks import FILE.jsonl --repos DIR%s`",
+                filtered ? " match" : "", cli_retype(c, (const char *[]){ "state", "server" }, 2));
+    return 0;
+}
+
+static void print_twins(const struct twins_view *t)
+{
+    printf("%llu tasks", (unsigned long long)t->count);
+    for (uint32_t i = 0; i < t->ids.count; i++) {
+        fputs(i == 0 ? "  " : ", ", stdout);
+        print_str(stdout, t->ids.items[i]);
+    }
+    puts(t->count > t->ids.count ? ", ..." : "");
+}
+
+int cmd_tasks_duplicates(struct cli *c, struct err *err)
+{
+    char after[32] = "";
+    json_t *groups = c->json ? json_array() : NULL;
+    uint64_t count = 0;
     int rc = 0;
     do {
+        own_arena a = { 0 };
         own_buf request = { 0 };
         own_buf answer = { 0 };
-        struct tasks_view page = { 0 };
-        rc = ask_tasks(&request, after, LIST_PAGE, repo != NULL ? repo : "", prefix != NULL ? prefix : "", err);
+        struct duplicates_view page = { 0 };
+        rc = ask_duplicates(&request, after, LIST_PAGE, err);
         if (rc == 0)
-            rc = cli_call(c, METHOD_TASK_LIST, &request, &answer, err);
+            rc = cli_call(c, METHOD_DUPLICATES, &request, &answer, err);
         if (rc == 0)
-            rc = view_tasks(&page, &c->arena, &answer, err);
+            rc = view_duplicates(&page, &a, &answer, err);
         for (size_t i = 0; rc == 0 && i < page.count; i++) {
-            if (is_draft(&page.tasks[i]) && !with_drafts) {
-                drafts++;
-                continue;
-            }
             count++;
             if (!c->json)
-                print_row(&page.tasks[i]);
-            else if (json_array_append_new(rows, row_json(&page.tasks[i])) != 0)
+                print_twins(&page.groups[i]);
+            else if (json_array_append_new(groups, json_pack("{s:o,s:I}", "ids", json_strings(&page.groups[i].ids), "count",
+                                                             (json_int_t)page.groups[i].count)) != 0)
                 rc = err_set(err, ERR_LIMIT, "out of memory");
         }
-        after = rc == 0 && page.count > 0 ? page.next : "";
-    } while (rc == 0 && after[0] != '\0');
-    if (rc < 0) {
-        json_decref(rows);
-        return rc;
-    }
-    if (c->json)
-        return print_json(stdout, json_pack("{s:o}", "tasks", rows), true, err);
-    if (drafts > 0)
-        cli_say(c, "%llu draft%s left out; --drafts has them", (unsigned long long)drafts, drafts == 1 ? "" : "s");
-    if (count == 0 && drafts == 0)
-        cli_say(c, "no tasks%s; bring some in with `assay tasks import FILE.jsonl --repos DIR%s`",
-                prefix != NULL || repo != NULL ? " match" : "", cli_retype(c, (const char *[]){ "state", "server" }, 2));
-    return 0;
+        snprintf(after, sizeof after, "%s", rc == 0 ? page.next : "");
+    } while (after[0] != '\0');
+    if (rc == 0 && c->json)
+        return print_json(stdout, json_pack("{s:o}", "groups", groups), true, err);
+    json_decref(groups);
+    if (rc == 0 && count == 0)
+        cli_say(c, "no two tasks have the same base tree and the same tests");
+    return rc;
 }
 
 static void print_ids(const char *what, const struct str_list *ids)
@@ -331,6 +217,8 @@ int cmd_tasks_show(struct cli *c, struct err *err)
             json_object_del(o, "test_patch");
         }
         json_object_set_new(o, "snapshot", json_string(hex));
+        json_object_set_new(o, "state", json_str(t.state));
+        json_object_set_new(o, "language", json_str(t.language));
         return print_json(stdout, o, true, err);
     }
     print_field("task", t.id);
@@ -339,6 +227,9 @@ int cmd_tasks_show(struct cli *c, struct err *err)
     print_field("snapshot", hex);
     print_field("test command", t.test_cmd);
     print_field("reader", t.reader);
+    if (t.language[0] != '\0')
+        print_field("language", t.language);
+    print_field("state", t.state);
     print_field("environment", t.environment);
     if (strcmp(t.profile, "strict") != 0)
         print_field("profile", t.profile);

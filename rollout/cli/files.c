@@ -7,17 +7,30 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-int cli_read_file(struct buf *out, const char *path, size_t max, struct err *err)
+int cli_open_file(int *out, uint64_t *out_size, const char *path, struct err *err)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     own_fd fd = is_stdin ? fcntl(0, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return err_sys(err, ERR_BAD_INPUT, "%s", is_stdin ? "standard input" : path);
     struct stat st;
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_sys(err, ERR_BAD_INPUT, "%s", is_stdin ? "standard input" : path);
+    if (S_ISDIR(st.st_mode))
         return err_set(err, ERR_BAD_INPUT, "%s: is a directory", path);
+    *out_size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    *out = give_fd(&fd);
+    return 0;
+}
+
+int cli_read_file(struct buf *out, const char *path, size_t max, struct err *err)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    own_fd fd = -1;
+    uint64_t size;
+    int rc = cli_open_file(&fd, &size, path, err);
+    if (rc < 0)
+        return rc;
     out->max = max;
-    int rc = buf_read_fd(out, fd, err);
+    rc = buf_read_fd(out, fd, err);
     if (rc == ERR_LIMIT)
         return err_set(err, ERR_LIMIT, "%s: larger than %zu bytes", is_stdin ? "standard input" : path, max);
     if (rc < 0)

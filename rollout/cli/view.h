@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "repos/task.h"
+#include "repos/repos.h"
 #include <stdint.h>
 
 struct test_view {
@@ -70,11 +70,14 @@ struct evaluate_view {
 
 struct import_failure_view { uint64_t line; const char *id, *code, *message; };
 struct import_view {
-    uint64_t added, unchanged, replaced;
+    uint64_t added, unchanged, replaced, skipped;
     struct import_failure_view *failures; size_t failure_count;
     struct str_list notes;
 };
 struct tasks_view { struct task *tasks; size_t count; const char *next; };
+struct tasks_ask { const char *after; struct catalog_filter filter; uint32_t limit; };     /* NULL: any, from the first */
+struct twins_view { struct str_list ids; uint64_t count; };
+struct duplicates_view { struct twins_view *groups; size_t count; const char *next; };
 struct trajectories_view { struct trajectory_view *items; size_t count; uint64_t next_cursor; };
 struct status_view { uint32_t slots, slots_busy, queue_len, queue_max; uint64_t log_next_cursor; const char *version; };
 
@@ -86,6 +89,7 @@ struct status_view { uint32_t slots, slots_busy, queue_len, queue_max; uint64_t 
 #define METHOD_IMPORT      "/assay.v1.Catalog/Import"
 #define METHOD_TASK_GET    "/assay.v1.Catalog/Get"
 #define METHOD_TASK_LIST   "/assay.v1.Catalog/List"
+#define METHOD_DUPLICATES  "/assay.v1.Catalog/Duplicates"
 
 MUST_CHECK int ask_evaluate(struct buf *out, const struct evaluate_ask *q, struct err *err);
 MUST_CHECK int ask_status(struct buf *out, struct err *err);
@@ -93,10 +97,10 @@ MUST_CHECK int ask_subscribe(struct buf *out, uint64_t cursor, bool follow, cons
 MUST_CHECK int ask_trajectory(struct buf *out, const uint8_t episode_id[16], struct err *err);
 MUST_CHECK int ask_trajectories(struct buf *out, uint64_t cursor, uint32_t limit, const char *task_id, struct err *err);
 MUST_CHECK int ask_import(struct buf *out, const void *jsonl, size_t n, const char *repos_dir, const char *source,
-                          uint64_t first_line, struct err *err);
+                          uint64_t first_line, bool skip_known, struct err *err);
 MUST_CHECK int ask_task(struct buf *out, const char *id, bool with_fix, struct err *err);
-MUST_CHECK int ask_tasks(struct buf *out, const char *after, uint32_t limit, const char *repo, const char *prefix,
-                         struct err *err);
+MUST_CHECK int ask_tasks(struct buf *out, const struct tasks_ask *q, struct err *err);
+MUST_CHECK int ask_duplicates(struct buf *out, const char *after, uint32_t limit, struct err *err);
 
 MUST_CHECK int view_evaluate(struct evaluate_view *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_status(struct status_view *out, struct arena *a, const struct buf *answer, struct err *err);
@@ -108,6 +112,7 @@ MUST_CHECK int view_trajectories(struct trajectories_view *out, struct arena *a,
 MUST_CHECK int view_import(struct import_view *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_task(struct task *out, struct arena *a, const struct buf *answer, struct err *err);
 MUST_CHECK int view_tasks(struct tasks_view *out, struct arena *a, const struct buf *answer, struct err *err);
+MUST_CHECK int view_duplicates(struct duplicates_view *out, struct arena *a, const struct buf *answer, struct err *err);
 
 /* 32 hex digits to the 16 bytes of an episode id; false when it is something else. */
 bool view_parse_episode_id(uint8_t out[16], const char *text);

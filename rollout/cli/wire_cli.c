@@ -170,13 +170,14 @@ int ask_trajectories(struct buf *out, uint64_t cursor, uint32_t limit, const cha
 }
 
 int ask_import(struct buf *out, const void *jsonl, size_t n, const char *repos_dir, const char *source,
-               uint64_t first_line, struct err *err)
+               uint64_t first_line, bool skip_known, struct err *err)
 {
     Assay__V1__ImportRequest m = ASSAY__V1__IMPORT_REQUEST__INIT;
     m.jsonl = loan_bytes(jsonl, n);
     m.repos_dir = message_text(repos_dir);
     m.source = message_text(source);
     m.first_line = first_line;
+    m.skip_known = skip_known;
     return message_pack(out, &m, err);
 }
 
@@ -188,13 +189,25 @@ int ask_task(struct buf *out, const char *id, bool with_fix, struct err *err)
     return message_pack(out, &m, err);
 }
 
-int ask_tasks(struct buf *out, const char *after, uint32_t limit, const char *repo, const char *prefix, struct err *err)
+int ask_tasks(struct buf *out, const struct tasks_ask *q, struct err *err)
 {
     Assay__V1__ListTasksRequest m = ASSAY__V1__LIST_TASKS_REQUEST__INIT;
+    m.after = message_text(q->after);
+    m.limit = q->limit;
+    m.repo = message_text(q->filter.repo);
+    m.prefix = message_text(q->filter.prefix);
+    m.language = message_text(q->filter.language);
+    m.state = message_text(q->filter.state);
+    m.split = message_text(q->filter.split);
+    m.text = message_text(q->filter.text);
+    return message_pack(out, &m, err);
+}
+
+int ask_duplicates(struct buf *out, const char *after, uint32_t limit, struct err *err)
+{
+    Assay__V1__DuplicatesRequest m = ASSAY__V1__DUPLICATES_REQUEST__INIT;
     m.after = message_text(after);
     m.limit = limit;
-    m.repo = message_text(repo);
-    m.prefix = message_text(prefix);
     return message_pack(out, &m, err);
 }
 
@@ -340,6 +353,7 @@ int view_import(struct import_view *out, struct arena *a, const struct buf *answ
     if (m == NULL)
         return err->code;
     *out = (struct import_view){ .added = m->added, .unchanged = m->unchanged, .replaced = m->replaced,
+                                 .skipped = m->skipped,
                                  .failure_count = m->n_failures, .notes = strings(m->notes, m->n_notes) };
     out->failures = arena_alloc(a, (m->n_failures + 1) * sizeof *out->failures);
     if (out->failures == NULL)
@@ -358,6 +372,7 @@ static void task_from(struct task *out, const Assay__V1__Task *m)
         .patch = m->patch, .test_patch = m->test_patch, .fail_to_pass = strings(m->fail_to_pass, m->n_fail_to_pass),
         .pass_to_pass = strings(m->pass_to_pass, m->n_pass_to_pass), .test_cmd = m->test_cmd, .reader = m->reader,
         .environment = m->environment, .split = m->split, .profile = m->profile,
+        .language = m->language, .state = m->state,
         .timeout_s = m->timeout_s, .memory_mb = m->memory_mb,
         .extra_json = m->extra_json[0] != '\0' ? m->extra_json : "{}", .base_tree = "",
     };
@@ -385,6 +400,21 @@ int view_tasks(struct tasks_view *out, struct arena *a, const struct buf *answer
     for (size_t i = 0; i < m->n_tasks; i++)
         task_from(&out->tasks[i], m->tasks[i]);
     out->count = m->n_tasks;
+    out->next = m->next;
+    return 0;
+}
+
+int view_duplicates(struct duplicates_view *out, struct arena *a, const struct buf *answer, struct err *err)
+{
+    const Assay__V1__DuplicatesResponse *m = unpack(&assay__v1__duplicates_response__descriptor, a, answer, err);
+    if (m == NULL)
+        return err->code;
+    out->groups = arena_alloc(a, (m->n_groups + 1) * sizeof *out->groups);
+    if (out->groups == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < m->n_groups; i++)
+        out->groups[i] = (struct twins_view){ strings(m->groups[i]->ids, m->groups[i]->n_ids), m->groups[i]->count };
+    out->count = m->n_groups;
     out->next = m->next;
     return 0;
 }

@@ -26,6 +26,9 @@ GOALS = {
     "sandbox-rate-vs-crun-8": (">=", 6),
     "sandbox-rate-vs-crun-32": (">=", 6),
     "sandbox-idle-pss": ("<=", 32),
+    "catalog-import-rate": (">=", 20000),
+    "catalog-lookup-p99-us": ("<=", 50),
+    "catalog-rss-grown-mib": ("<=", 16),
 }
 LINE = re.compile(r"^([a-z0-9-]+) ([-+0-9.e]+) (\S+) \((.*)\)$")
 

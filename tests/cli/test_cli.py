@@ -1,7 +1,10 @@
 """The command line as its users call it: what it refuses, and one small repository from import to replay."""
 import json
 import os
+import pty
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -23,8 +26,8 @@ def assay(*args, state=None, stdin=b"", cwd=None):
 @pytest.mark.parametrize("args, says", [
     ([], "usage: assay"),
     (["evla"], "did you mean `eval`?"),
-    (["tasks"], "tasks import   bring tasks in"),
-    (["log"], "log cat        print"),
+    (["tasks"], "tasks import     bring tasks in"),
+    (["log"], "log cat          print"),
     (["--state", "x", "tasks", "ls"], "`--state`: options come after the command: assay COMMAND [OPTIONS]"),
     (["-o", "json", "status"], "`-o`: options come after the command"),
     (["tasks", "--state", "x", "ls"], "options come after the command: assay tasks COMMAND [OPTIONS]"),
@@ -75,12 +78,12 @@ def test_help_is_data_and_0(args, tmp_path):
 def test_a_noun_lists_its_commands():
     for args in (["tasks", "--help"], ["tasks", "-h"], ["help", "tasks"]):
         lines = assay(*args)[1].splitlines()
-        assert [line.split()[1] for line in lines if line.startswith("  tasks ")] == ["import", "ls", "show"]
+        assert [line.split()[1] for line in lines if line.startswith("  tasks ")] == ["import", "ls", "show", "duplicates"]
         assert lines[0] == "usage: assay tasks COMMAND [OPTIONS]" and len(lines) < 10
 
 
 def test_every_command_has_its_help():
-    listed = [line[2:16].strip() for line in assay("help")[1].splitlines() if line.startswith("  ") and line[2] not in " -"]
+    listed = [line[2:18].strip() for line in assay("help")[1].splitlines() if line.startswith("  ") and line[2] not in " -"]
     assert len(listed) >= 13
     for name in listed:
         rc, out, _ = assay("help", *name.split())
@@ -202,6 +205,123 @@ def test_import_again_and_bad_records(project, tmp_path):
     assert rc == 65 and "stdin:1: no-memory: field memory_mb: 4194304, want a whole number in 16..1048576\n" in err, err
     listed = json.loads(project.assay("tasks", "ls", "--prefix", "scale-", "-o", "json")[1])["tasks"]
     assert [t["instance_id"] for t in listed] == ["scale-1"]
+
+
+@pytest.fixture(scope="module")
+def zoo(project, tmp_path_factory):
+    """A state of its own with six tasks of one commit."""
+    state = tmp_path_factory.mktemp("zoo") / "state"
+    of = lambda n, split, language, words, **more: project.record(instance_id=f"zoo-{n}", split=split, language=language,
+                                                                 problem_statement=words, FAIL_TO_PASS=[f"t::{n}"], **more)
+    records = [of(5, "train", "Python", "the lion roars"), of(4, "train", None, "an owl"), of(3, "test", "go", "owl and lion"),
+               of(2, "draft", "go", "lions"), of(1, "test", "go", "nothing"),
+               dict(of(6, "test", "go", "again"), FAIL_TO_PASS=["t::1"])]
+    rc, out, err = assay("tasks", "import", "-", "--repos", project.repos, state=state,
+                         stdin="\n".join(map(json.dumps, records)).encode())
+    assert rc == 0 and out.startswith("6 added") and "note: task zoo-6: same base tree and same tests as task zoo-1\n" in err, err
+    return state
+
+
+@pytest.mark.parametrize("args, ids", [
+    ([], [1, 3, 4, 5, 6]), (["--drafts"], [1, 2, 3, 4, 5, 6]),
+    (["--language", "python"], [5, 4]),         # as the record says it, and by what its patch changes
+    (["--split", "test"], [3, 1, 6]), (["--split", "draft"], [2]), (["--split", "test", "--language", "go", "--repo", "scale"], [1, 3, 6]),
+    (["--task-state", "imported", "--split", "train"], [5, 4]), (["--task-state", "quarantined"], []),
+    (["--search", "owl"], [4, 3]), (["--search", "Lion owl"], [3]), (["--search", "lion*", "--drafts"], [5, 3, 2]),
+    (["--search", "scale", "--language", "go"], [3, 1, 6]), (["--search", "zoo-4"], [4]),
+    (["--limit", "2"], [1, 3]), (["--after", "zoo-3"], [4, 5, 6]), (["--limit", "1", "--after", "zoo-5", "--split", "train"], [4]),
+])
+def test_ls_filters_and_searches(zoo, args, ids):
+    rc, out, err = assay("tasks", "ls", *args, "-o", "json", state=zoo)
+    assert rc == 0, err
+    assert [t["instance_id"] for t in json.loads(out)["tasks"]] == [f"zoo-{n}" for n in ids]
+    assert [line.split()[0] for line in assay("tasks", "ls", *args, state=zoo)[1].splitlines()] == [f"zoo-{n}" for n in ids]
+
+
+def test_ls_pages_and_refuses(zoo):
+    seen, after = [], []
+    while after is not None:
+        page = json.loads(assay("tasks", "ls", "--split", "test", "--limit", "1", *after, "-o", "json", state=zoo)[1])
+        seen += [t["instance_id"] for t in page["tasks"]]
+        after = ["--after", page["next"]] if "next" in page else None
+    assert seen == ["zoo-3", "zoo-1", "zoo-6"]
+    rc, _, err = assay("tasks", "ls", "--task-state", "good", state=zoo)
+    assert rc == 65 and 'state: "good", want imported, validated, quarantined or refused' in err
+    rc, _, err = assay("tasks", "ls", "--search", "?!", state=zoo)
+    assert rc == 65 and "holds no word" in err
+    t = json.loads(assay("tasks", "show", "zoo-5", "-o", "json", state=zoo)[1])
+    assert (t["language"], t["state"]) == ("python", "imported")
+
+
+def test_duplicates_are_listed(zoo):
+    assert json.loads(assay("tasks", "duplicates", "-o", "json", state=zoo)[1]) == {"groups": [{"ids": ["zoo-1", "zoo-6"], "count": 2}]}
+    assert assay("tasks", "duplicates", state=zoo)[1] == "2 tasks  zoo-1, zoo-6\n"
+
+
+def test_an_import_that_was_killed_goes_on(project, tmp_path):
+    """The command and its server die at once; what was told is kept, and the rest comes in, without a second look at the first."""
+    state, file, count = tmp_path / "state", tmp_path / "many.jsonl", 4000
+    with open(file, "w") as f:
+        for n in range(count):
+            f.write(json.dumps(project.record(instance_id=f"many-{n:05}", problem_statement="p" * 8000, FAIL_TO_PASS=[f"t::{n}"])) + "\n")
+            if n == 1234:
+                f.write('{"instance_id": "bad", "repo": 5}\n')
+    words = ["tasks", "import", file, "--repos", project.repos, "--resume"]
+    here = lambda: json.loads(assay("tasks", "ls", "--limit", "1", "-o", "json", state=state)[1] or '{"tasks": []}')["tasks"]
+    p = subprocess.Popen([os.path.join(BIN, "assay"), *map(str, words)], env=dict(os.environ, ASSAY_STATE=str(state)),
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 60
+    while not here():                           # the first batch is in
+        assert p.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    for child in [pid for pid in os.listdir("/proc") if pid.isdigit() and state_of(pid) == str(state)]:
+        try:
+            os.kill(int(child), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    p.kill()
+    p.wait()
+    rc, out, err = assay(*words, state=state)
+    added, skipped = int(out.split()[0]), int(out.split(", ")[3].split()[0])
+    assert rc == 65 and added + skipped == count and 0 < skipped < count, out + err
+    assert f"{file}:1236: bad: " in err and "field repo" in err
+    rc, out, err = assay(*words, state=state)
+    assert rc == 65 and out.strip() == f"0 added, 0 unchanged, 0 replaced, {count} skipped", out
+    assert len(json.loads(assay("tasks", "ls", "-o", "json", state=state)[1])["tasks"]) == count
+
+
+def state_of(pid):
+    """The state a server or an importer of it works on."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    if os.path.basename(words[0]) == "assayd" and "--state" in words:
+        return words[words.index("--state") + 1]
+    return os.path.dirname(words[2]) if os.path.basename(words[0]) == "assay-worker" and words[1:2] == ["import"] else None
+
+
+def test_import_shows_how_far_it_is_on_a_terminal_only(project, tmp_path):
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(json.dumps(project.record(instance_id=f"bar-{n}", problem_statement="p" * (1 << 20))) + "\n" for n in range(7)))
+    words = ["tasks", "import", file, "--repos", project.repos]
+    rc, out, err = assay(*words, state=tmp_path / "a")
+    assert rc == 0 and out == "7 added, 0 unchanged, 0 replaced; no bad records\n" and "%" not in err and "\r" not in err
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen([os.path.join(BIN, "assay"), *map(str, words)], env=dict(os.environ, ASSAY_STATE=str(tmp_path / "b")),
+                         stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            more = os.read(ours, 4096)
+        except OSError:                         # nobody holds the other end
+            break
+        shown += more
+    os.close(ours)
+    assert p.communicate()[0] == b"7 added, 0 unchanged, 0 replaced; no bad records\n" and p.returncode == 0
+    assert b"[####" in shown and b"/s  " in shown and b" left" in shown and shown.rstrip().endswith(b"\r\x1b[K"), shown[-300:]
 
 
 @pytest.mark.parametrize("depth", [1, 40])

@@ -242,6 +242,26 @@ def test_a_byte_order_mark_is_skipped(cli):
     assert rc == 0 and out.startswith("0 added"), err
 
 
+def test_an_import_of_any_length_needs_the_same_memory(cli, tmp_path):
+    first = cli.start("log", "cat", "-f")       # keeps the stub, which would be counted with who starts it
+    wait_for(lambda: (cli.state / "assayd.sock").exists(), "no server")
+    peak_kib = []
+    for mib in (8, 96):
+        with open(tmp_path / "long.jsonl", "wb") as f:
+            for _ in range(mib):
+                f.write((b" " * 65535 + b"\n") * 16)
+        p = cli.start("tasks", "import", "long.jsonl", "--repos", "/")
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        assert p.returncode == 0, p.stderr.read()
+        peak_kib.append(used.ru_maxrss)
+        for stream in (p.stdin, p.stdout, p.stderr):
+            stream.close()
+    first.kill()
+    first.communicate()
+    assert peak_kib[1] < peak_kib[0] + 4096, peak_kib
+
+
 def test_tasks_are_paged(cli, tmp_path):
     first = cli.start("log", "cat", "-f")       # keeps the stub, whose tasks live in memory
     wait_for(lambda: (cli.state / "assayd.sock").exists(), "no server")

@@ -23,13 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         struct import_request import;
         struct get_task_request get_task;
         struct list_tasks_request list_tasks;
+        struct duplicates_request duplicates;
         struct policy_facts policy;
         struct trajectory_head head;
         const char *made_by;
     } u;
     if (n == 0)
         return 0;
-    const uint8_t which = *bytes++ % 10;
+    const uint8_t which = *bytes++ % 11;
     n--;
     int rc = 0;
     switch (which) {
@@ -56,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     case 6: rc = wire_read_get_task(&u.get_task, &a, bytes, n, &err); break;
     case 7: rc = wire_read_list_tasks(&u.list_tasks, &a, bytes, n, &err); break;
     case 8: rc = wire_read_publish(&u.policy, &out, &a, bytes, n, 1, &err); break;
+    case 9: rc = wire_read_duplicates(&u.duplicates, &a, bytes, n, &err); break;
     default: rc = wire_read_current(&u.made_by, &a, bytes, n, &err); break;
     }
     if (rc < 0 && (err.code != rc || err.msg[0] == '\0'))
