@@ -1,8 +1,8 @@
 # repos: tasks, the store of trees, patches onto trees.
 REPOS_OBJS := $(addprefix $(B)/repos/,task.o catalog.o tree.o materialise.o store.o \
-                patch.o notes.o binary.o hunks.o apply.o merge.o mine.o)
-CFLAGS_repos := $(shell pkg-config --cflags libgit2 jansson sqlite3 zlib)
-LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib)
+                patch.o notes.o binary.o hunks.o apply.o merge.o mine.o tar.o archive.o)
+CFLAGS_repos := $(shell pkg-config --cflags libgit2 jansson sqlite3 zlib libarchive)
+LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib libarchive)
 
 $(B)/librepos.a: $(REPOS_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
