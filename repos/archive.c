@@ -156,8 +156,7 @@ static struct slot *slots_prune(struct archive_tree *t, struct slot *s)
 
 /* --- from a path to a place --- */
 
-/* Clean `path` as text into `out`, ARCHIVE_PATH_MAX + 1 bytes: "" is the root. */
-static int path_clean(char *out, const char *path, struct err *err)
+int archive_path_clean(char *out, const char *path, struct err *err)
 {
     size_t n = 0, depth = 0;
     if (path[0] == '/' && path[strspn(path, "/.")] != '\0')
@@ -428,7 +427,7 @@ static int put_hard_link(struct archive_tree *t, struct place *pl, struct archiv
     struct place to;
     if (archive_entry_size_is_set(e) && archive_entry_size(e) != 0)
         return err_set(err, ERR_BAD_INPUT, "it is a hard link with contents of its own");
-    int rc = path_clean(path, stated, err);
+    int rc = archive_path_clean(path, stated, err);
     if (rc == 0)
         rc = place_find(t, &to, path, false, err);
     if (rc < 0 && rc != ERR_NOT_FOUND)
@@ -505,7 +504,7 @@ static int put_entry(struct archive_tree *t, struct tar *tar, const char *stated
     bool aufs;
     if (t->entries++ >= t->limits.entries)
         return err_set(err, ERR_LIMIT, "there are more than %llu entries", (unsigned long long)t->limits.entries);
-    int rc = path_clean(path, stated, err);
+    int rc = archive_path_clean(path, stated, err);
     if (rc < 0)
         return rc;
     if (parent_whiteout(path, &aufs))

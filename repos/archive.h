@@ -59,3 +59,7 @@ MUST_CHECK int archive_tree_finish(struct archive_tree *t, struct image_node **o
 uint64_t archive_tree_entries(const struct archive_tree *t);
 uint64_t archive_tree_xattrs_dropped(const struct archive_tree *t);
 void archive_tree_close(struct archive_tree *t);  /* NULL is fine */
+
+/* A path of an archive without ".", ".." and needless '/', as text, into ARCHIVE_PATH_MAX + 1 bytes; "" is the root. ERR_BAD_INPUT: it
+ * is absolute, leaves the root, or is beyond a limit. */
+MUST_CHECK int archive_path_clean(char *out, const char *path, struct err *err);

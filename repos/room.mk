@@ -1,13 +1,13 @@
 # repos: tasks, the store of trees, patches onto trees.
 REPOS_OBJS := $(addprefix $(B)/repos/,task.o catalog.o tree.o materialise.o store.o \
-                patch.o notes.o binary.o hunks.o apply.o merge.o mine.o tar.o archive.o)
+                patch.o notes.o binary.o hunks.o apply.o merge.o mine.o tar.o archive.o layout.o oci.o)
 CFLAGS_repos := $(shell pkg-config --cflags libgit2 jansson sqlite3 zlib libarchive)
 LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib libarchive)
 
 $(B)/librepos.a: $(REPOS_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
 
-REPOS_TESTS := $(addprefix $(B)/tests/repos/,task_test catalog_test store_test handed_test patch_git_test merge_test)
+REPOS_TESTS := $(addprefix $(B)/tests/repos/,task_test catalog_test store_test handed_test patch_git_test merge_test archive_test)
 UNIT_TESTS += $(REPOS_TESTS)
 
 $(REPOS_TESTS): %: %.o $(B)/librepos.a $(B)/libbase.a

@@ -17,6 +17,7 @@ struct tar {
     uint64_t packed, bytes, counted;
     uint64_t bytes_max, ratio_max;
     locale_t c_locale;
+    bool     ended;             /* the decompressor has no more */
     int      rc;                /* what ended the stream below libarchive, and why */
     struct err err;
 };
@@ -68,11 +69,13 @@ static la_ssize_t plain_read(struct archive *a, void *arg, const void **out)
     struct tar *t = arg;
     size_t n = 0;
     la_int64_t offset;
-    int r = archive_read_data_block(t->unpack, out, &n, &offset);
+    int r = t->ended ? ARCHIVE_EOF : archive_read_data_block(t->unpack, out, &n, &offset);
     if (t->rc == 0 && r != ARCHIVE_OK && r != ARCHIVE_EOF)
         t->rc = err_set(&t->err, ERR_BAD_INPUT, "truncated or damaged: %s", archive_error_string(t->unpack));
-    if (r == ARCHIVE_EOF)
+    if (r == ARCHIVE_EOF) {
+        t->ended = true;
         n = 0;
+    }
     t->bytes += n;
     if (t->rc == 0)
         t->rc = limit_check(t, &t->err);
@@ -80,7 +83,8 @@ static la_ssize_t plain_read(struct archive *a, void *arg, const void **out)
         archive_set_error(a, EIO, "source");
         return -1;
     }
-    digest_add(&t->digest, *out, n);
+    if (n > 0)
+        digest_add(&t->digest, *out, n);
     return (la_ssize_t)n;
 }
 
@@ -105,9 +109,11 @@ static int unpack_open(struct tar *t, struct err *err)
     archive_read_support_format_raw(u);
     archive_read_support_format_empty(u);
     if ((filter != ARCHIVE_FILTER_NONE && archive_read_append_filter(u, filter) != ARCHIVE_OK)
-        || archive_read_open(u, t, NULL, packed_read, NULL) != ARCHIVE_OK)
+        || archive_read_open(u, t, NULL, packed_read, NULL) != ARCHIVE_OK
+        || archive_errno(u) != 0)       /* to libarchive's "empty" format a stream that fails at once is empty */
         return broken(t, u, err);
     int r = archive_read_next_header(u, &whole);
+    t->ended = r == ARCHIVE_EOF;        /* an empty layer */
     return r == ARCHIVE_OK || r == ARCHIVE_EOF ? 0 : broken(t, u, err);
 }
 
@@ -126,7 +132,7 @@ int tar_open(struct tar **out, const struct tar_source *source, uint64_t bytes_m
     if (rc == 0) {
         archive_read_support_format_tar(t->read);
         archive_read_support_format_empty(t->read);
-        if (archive_read_open(t->read, t, NULL, plain_read, NULL) != ARCHIVE_OK)
+        if (archive_read_open(t->read, t, NULL, plain_read, NULL) != ARCHIVE_OK || t->rc < 0)
             rc = broken(t, t->read, err);
     }
     if (rc < 0)
@@ -152,7 +158,7 @@ int tar_next(struct tar *t, struct archive_entry **out, struct err *err)
     locale_t was = uselocale(t->c_locale);
     int r = archive_read_next_header(t->read, out);
     uselocale(was);
-    if (r == ARCHIVE_EOF)
+    if (r == ARCHIVE_EOF && t->rc == 0)
         return 0;
     return r == ARCHIVE_OK || (r == ARCHIVE_WARN && warning_harmless(t->read)) ? 1 : broken(t, t->read, err);
 }
@@ -162,7 +168,7 @@ int tar_read(struct tar *t, const void **out, size_t *out_n, uint64_t *out_offse
     la_int64_t offset = 0;
     int r = archive_read_data_block(t->read, out, out_n, &offset);
     *out_offset = (uint64_t)offset;
-    if (r == ARCHIVE_EOF)
+    if (r == ARCHIVE_EOF && t->rc == 0)
         return 0;
     return r == ARCHIVE_OK ? 1 : broken(t, t->read, err);
 }
