@@ -193,16 +193,22 @@ static int refuse_parent(struct err *err, const char *name, const char *why)
     return err_set(err, ERR_BAD_INPUT, "its parent \"%s\" %s", q, why);
 }
 
+/* Why a path is walked: parents are made for what is put. What is hidden was there before this layer: through a symbolic link that
+ * this layer brings there is nothing to hide (umoci whites out the names of a directory that a link or a file replaces). */
+enum purpose { TO_PUT, TO_HIDE, TO_LINK };
+
 /* From pl->dirs[pl->depth] into directory `name`. ERR_NOT_FOUND without text when it is not there and not to be made;
  * 1: it is the symbolic link *out_link. */
-static int step(struct archive_tree *t, struct place *pl, const char *name, bool make, const char **out_link, struct err *err)
+static int step(struct archive_tree *t, struct place *pl, const char *name, enum purpose why, const char **out_link, struct err *err)
 {
     struct node *dir = pl->dirs[pl->depth];
     struct slot *s = slot_find(dir, name);
     struct node *n = s != NULL ? s->node : NULL;
-    if (n == NULL && !make)
+    if (why != TO_PUT && (n == NULL || n->pub.kind == IMAGE_FILE))
         return ERR_NOT_FOUND;
     if (n != NULL && n->pub.kind == IMAGE_LINK) {
+        if (why == TO_HIDE && s->layer == t->layer)
+            return ERR_NOT_FOUND;
         *out_link = n->pub.target;
         return 1;
     }
@@ -220,7 +226,7 @@ static int step(struct archive_tree *t, struct place *pl, const char *name, bool
 }
 
 /* Walk the directories that `path` names (it is written over), symbolic links followed inside the tree. */
-static int walk(struct archive_tree *t, struct place *pl, char *path, bool make, struct err *err)
+static int walk(struct archive_tree *t, struct place *pl, char *path, enum purpose why, struct err *err)
 {
     char next[2 * ARCHIVE_PATH_MAX + 2], name[IMAGE_NAME_MAX + 1];
     uint32_t links = 0;
@@ -241,7 +247,7 @@ static int walk(struct archive_tree *t, struct place *pl, char *path, bool make,
             pl->depth -= pl->depth > 0;
             continue;
         }
-        int rc = step(t, pl, name, make, &target, err);
+        int rc = step(t, pl, name, why, &target, err);
         if (rc < 0)
             return rc;
         if (rc == 0)
@@ -261,7 +267,7 @@ static int walk(struct archive_tree *t, struct place *pl, char *path, bool make,
 }
 
 /* The place of a cleaned path (kept: pl->name points into it). */
-static int place_find(struct archive_tree *t, struct place *pl, const char *path, bool make, struct err *err)
+static int place_find(struct archive_tree *t, struct place *pl, const char *path, enum purpose why, struct err *err)
 {
     char parents[ARCHIVE_PATH_MAX + 1];
     const char *slash = strrchr(path, '/');
@@ -271,7 +277,7 @@ static int place_find(struct archive_tree *t, struct place *pl, const char *path
     pl->depth = 0;
     pl->dirs[0] = t->root;
     pl->name = slash != NULL ? slash + 1 : path;
-    int rc = walk(t, pl, parents, make, err);
+    int rc = walk(t, pl, parents, why, err);
     if (rc == 0 && pl->depth == ARCHIVE_DEPTH_MAX)
         return err_set(err, ERR_BAD_INPUT, "the path is deeper than %u directories", ARCHIVE_DEPTH_MAX);
     return rc;
@@ -429,7 +435,7 @@ static int put_hard_link(struct archive_tree *t, struct place *pl, struct archiv
         return err_set(err, ERR_BAD_INPUT, "it is a hard link with contents of its own");
     int rc = archive_path_clean(path, stated, err);
     if (rc == 0)
-        rc = place_find(t, &to, path, false, err);
+        rc = place_find(t, &to, path, TO_LINK, err);
     if (rc < 0 && rc != ERR_NOT_FOUND)
         return err_in(err, "it is a hard link, and of what it links to");
     struct slot *s = rc == 0 ? slot_find(to.dirs[to.depth], to.name) : NULL;
@@ -513,7 +519,7 @@ static int put_entry(struct archive_tree *t, struct tar *tar, const char *stated
     bool whiteout = strncmp(name, WH, strlen(WH)) == 0;
     if (strncmp(name, WH_AUFS, strlen(WH_AUFS)) == 0 && strcmp(name, WH_OPAQUE) != 0)
         return 0;
-    rc = place_find(t, &pl, path, !whiteout, err);
+    rc = place_find(t, &pl, path, whiteout ? TO_HIDE : TO_PUT, err);
     if (rc == ERR_NOT_FOUND)            /* a whiteout where nothing is */
         return 0;
     if (rc < 0)

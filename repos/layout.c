@@ -72,13 +72,13 @@ static int members_read(struct layout *l, struct archive *r, struct err *err)
     struct archive_entry *e;
     archive_read_support_format_tar(r);
     if (archive_read_open_fd(r, l->fd, 65536) != ARCHIVE_OK)
-        return err_set(err, ERR_BAD_INPUT, "cannot be read: %s", archive_error_string(r));
+        return err_set(err, ERR_BAD_INPUT, "neither a layout directory nor a plain tar of one: %s", archive_error_string(r));
     for (uint32_t n = 0;; n++) {
         int got = archive_read_next_header(r, &e);
         if (got == ARCHIVE_EOF)
             return 0;
         if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
-            return err_set(err, ERR_BAD_INPUT, "neither a layout directory nor a plain tar of one: %s", archive_error_string(r));
+            return err_set(err, ERR_BAD_INPUT, "truncated or damaged: %s", archive_error_string(r));
         if (n == MEMBERS_MAX)
             return err_set(err, ERR_LIMIT, "more than %u members", MEMBERS_MAX);
         int rc = member_add(l, r, e, err);

@@ -7,7 +7,7 @@ LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib libarchive)
 $(B)/librepos.a: $(REPOS_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
 
-REPOS_TESTS := $(addprefix $(B)/tests/repos/,task_test catalog_test store_test handed_test patch_git_test merge_test archive_test)
+REPOS_TESTS := $(addprefix $(B)/tests/repos/,task_test catalog_test store_test handed_test patch_git_test merge_test archive_test oci_test)
 UNIT_TESTS += $(REPOS_TESTS)
 
 $(REPOS_TESTS): %: %.o $(B)/librepos.a $(B)/libbase.a

@@ -85,6 +85,9 @@ static const struct { const char *layers, *becomes, *entry, *why; } rows[] = {
     { "d a\nf a/b 1\n--\nf none/.wh..wh..opq\n", "d a\nf a/b 1\n", 0, 0 },
     { "d r\nf r/x 1\nl a r\n--\nf a/.wh.x\n", "l a r\nd r\n", 0, 0 },
     { "d r\nf r/x 1\nl a r\n--\nf .wh.a\n", "d r\nf r/x 1\n", 0, 0 },
+    { "d d\nf d/a 1\n--\nf d/.wh.a\nf d 2\n", "f d 2\n", 0, 0 },
+    { "d d\nf d/a 1\n--\nf d 2\nf d/.wh.a\n", "f d 2\n", 0, 0 },
+    { "d d\nf d/a 1\nf a 2\n--\nl d .\nf d/.wh.a\n", "f a 2\nl d .\n", 0, 0 },  /* not through its own layer's link */
     { "f .wh..wh.plnk\nd .wh..wh.orph\nf .wh..wh.orph/x 1\nf a 1\n", "f a 1\n", 0, 0 },   /* AUFS's own */
     { "h .wh.a .wh..wh.aufs\n", "", 0, 0 },                     /* as AUFS wrote them */
     { "f a 1\n--\nf .wh. 1\n", 0, ".wh.", "whiteout of no name" },
@@ -133,7 +136,7 @@ static const struct { const char *layers, *becomes, *entry, *why; } rows[] = {
     { "h b ../../etc/passwd\n", 0, "b", "leaves the root" },
     { "h b /etc/passwd\n", 0, "b", "absolute" },
     { "l e /etc\nh b e/passwd\n", 0, "b", "not there" },
-    { "f a 1\nh b a/x\n", 0, "b", "is a file" },
+    { "f a 1\nh b a/x\n", 0, "b", "not there" },
     { "f a 1\nh a a\n", 0, "a", "itself" },
     { "d a\nh b a\n", 0, "b", "directory" },
     { "h b .\n", 0, "b", "not there" },
