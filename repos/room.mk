@@ -2,7 +2,8 @@
 REPOS_OBJS := $(addprefix $(B)/repos/,task.o catalog.o tree.o materialise.o store.o \
                 patch.o notes.o binary.o hunks.o apply.o merge.o mine.o tar.o archive.o layout.o oci.o)
 CFLAGS_repos := $(shell pkg-config --cflags libgit2 jansson sqlite3 zlib libarchive)
-LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib libarchive)
+# libarchive brings libxml2 and ICU with it: 12 libraries that only a program which reads archives shall load.
+LIBS_repos := $(shell pkg-config --libs libgit2 jansson sqlite3 zlib) -Wl,--push-state,--as-needed $(shell pkg-config --libs libarchive) -Wl,--pop-state
 
 $(B)/librepos.a: $(REPOS_OBJS)
 	@rm -f $@; $(AR) rcs $@ $^
