@@ -37,7 +37,7 @@ struct archive_limits {
 /* The largest public task environments are 30 GB and a million files. Zeros compress 1000 times, whole layers 2 to 10 times. */
 #define ARCHIVE_LIMITS { .entries = 4000000, .file_bytes = (uint64_t)32 << 30, .bytes = (uint64_t)128 << 30, .ratio = 200 }
 
-/* Where contents go: one file at a time, piece by piece, never an empty one. */
+/* Where contents go: one file at a time, piece by piece, never an empty one; also of files that later entries replace. */
 struct archive_sink {
     int (*put)(void *arg, const void *bytes, uint64_t n, struct err *err);      /* the next n bytes; NULL: n zeros (a hole) */
     int (*end)(void *arg, uint32_t *out_data, uint64_t *out_offset, struct err *err);   /* it is whole: where it lies, as in image.h */

@@ -33,7 +33,7 @@ struct oci_image {
 };
 
 struct oci;
-/* A directory, or a tar (plain, or in gzip, zstd or xz: then it is decompressed once for every blob). */
+/* A directory, or a plain tar of one. ERR_BAD_INPUT: it is neither form, or compressed as a whole. */
 MUST_CHECK int oci_open(struct oci **out, const char *path, struct err *err);
 /*
  * The image for linux/amd64 that goes by `want`: a tag or name as an index states it, a Docker name with or without

@@ -101,6 +101,7 @@ static const struct { const char *layers, *becomes, *entry, *why; } rows[] = {
     /* symbolic links among parents */
     { "d usr/lib\nl lib usr/lib\n--\nf lib/x 1\n", "l lib usr/lib\nd usr\nd usr/lib\nf usr/lib/x 1\n", 0, 0 },
     { "l lib /usr/lib\n--\nf lib/x 1\n", "l lib /usr/lib\nd usr\nd usr/lib\nf usr/lib/x 1\n", 0, 0 },
+    { "d a\nl a/l /usr\nf a/l/x 1\n", "d a\nl a/l /usr\nd usr\nf usr/x 1\n", 0, 0 },
     { "l a ../../../etc\nf a/passwd 1\n", "l a ../../../etc\nd etc\nf etc/passwd 1\n", 0, 0 },
     { "l a /\nl b a/..\nf b/etc/passwd 1\n", "l a /\nl b a/..\nd etc\nf etc/passwd 1\n", 0, 0 },
     { "l a b\nl b c\nd c\nf a/x 1\n", "l a b\nl b c\nd c\nf c/x 1\n", 0, 0 },
@@ -227,7 +228,7 @@ static void archive_tree_apply__keeps_what_an_entry_says(void **state)
     close_tree(&f);
 }
 
-/* Names are bytes: a program that has set a locale gets the same tree. */
+/* Names are bytes: a program that has set a locale gets the same tree, and no other normal form of its names. */
 static void archive_tree_apply__does_not_depend_on_the_locale(void **state)
 {
     (void)state;
@@ -238,14 +239,14 @@ static void archive_tree_apply__does_not_depend_on_the_locale(void **state)
     struct err err = { 0 };
     own_buf layer = { 0 }, pax = { 0 };
     open_tree(&f, &small);
-    pax_record(&pax, "path", "cafe\xcc\x81\xff", 7);
-    pax_record(&pax, "linkpath", "\xff" "e\xcc\x81", 4);
+    pax_record(&pax, "path", "cafe\xcc\x81", 6);
+    pax_record(&pax, "linkpath", "e\xcc\x81", 3);
     tar_pax(&layer, &pax);
     tar_add(&layer, (struct tar_header){ .type = '2', .name = "x", .link = "y" }, NULL);
     if (apply_bytes(f.t, &layer, 65536, &err) != 0 || archive_tree_finish(f.t, &f.root, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_string_equal(f.root->entries[0].name, "cafe\xcc\x81\xff");
-    assert_string_equal(f.root->entries[0].node->target, "\xff" "e\xcc\x81");
+    assert_string_equal(f.root->entries[0].name, "cafe\xcc\x81");
+    assert_string_equal(f.root->entries[0].node->target, "e\xcc\x81");
     close_tree(&f);
     setlocale(LC_ALL, was);
 }
