@@ -441,10 +441,14 @@ static int put_hard_link(struct archive_tree *t, struct place *pl, struct archiv
     struct slot *s = rc == 0 ? slot_find(to.dirs[to.depth], to.name) : NULL;
     char q[QUOTE_SIZE];
     err_quote(q, sizeof q, stated, strlen(stated));
-    if (s == NULL || s == slot_find(pl->dirs[pl->depth], pl->name))
+    struct slot *was = slot_find(pl->dirs[pl->depth], pl->name);
+    if (s == NULL || s == was)
         return err_set(err, ERR_BAD_INPUT, "it is a hard link to %s \"%s\"", s == NULL ? "what is not there," : "itself,", q);
     if (s->node->pub.kind == IMAGE_DIR)
         return err_set(err, ERR_BAD_INPUT, "it is a hard link to directory \"%s\"", q);
+    for (uint32_t i = 0; was != NULL && i <= to.depth; i++)
+        if (to.dirs[i] == was->node)    /* on a file system the target would be gone before it is linked */
+            return err_set(err, ERR_BAD_INPUT, "it is a hard link to \"%s\", below the directory that it replaces", q);
     return place_put(t, pl, s->node, err);
 }
 

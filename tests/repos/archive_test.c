@@ -130,7 +130,7 @@ static const struct { const char *layers, *becomes, *entry, *why; } rows[] = {
     { "l a ../../etc/passwd\nh b a\n", "l a ../../etc/passwd\nl b ../../etc/passwd\n", 0, 0 },   /* the link itself, not followed */
     { "l a ../../etc/passwd\nh b a\nf b 1\n", "l a ../../etc/passwd\nf b 1\n", 0, 0 },
     { "d d\nf d/f 1\nl l d\nh b l/f\n", "f b 1\nd d\nf d/f 1\nl l d\n", 0, 0 },
-    { "d a\nf a/f 1\nh a a/f\n", "f a 1\n", 0, 0 },
+    { "d a\nf a/f 1\nh a a/f\n", 0, "a", "below the directory that it replaces" },
     { "h b a\n", 0, "b", "not there" },
     { "h b a\nf a 1\n", 0, "b", "not there" },
     { "f a 1\n--\nf .wh.a\nh b a\n", 0, "b", "not there" },
