@@ -22,13 +22,13 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 # What a Debian 12 machine needs: to build, to test, and inside sandboxes (the default environment is the host).
 DEPS_BUILD := build-essential pkg-config libuv1-dev libseccomp-dev libcap-dev libgit2-dev libprotobuf-c-dev \
               protobuf-c-compiler protobuf-compiler libnghttp2-dev libsqlite3-dev libjansson-dev libssl-dev \
-              libexpat1-dev libopenblas-dev libcmocka-dev zlib1g-dev
+              libexpat1-dev libopenblas-dev libcmocka-dev zlib1g-dev libarchive-dev
 DEPS_RUN   := git ca-certificates python3 python3-venv python3-pip python3-pytest python3-yaml perl
-DEPS_TEST  := bubblewrap crun cppcheck procps strace
+DEPS_TEST  := bubblewrap crun cppcheck procps strace umoci
 CHECKED    := libuv:libuv1-dev libseccomp:libseccomp-dev libcap:libcap-dev libgit2:libgit2-dev \
               libprotobuf-c:libprotobuf-c-dev libnghttp2:libnghttp2-dev sqlite3:libsqlite3-dev \
               jansson:libjansson-dev libcrypto:libssl-dev expat:libexpat1-dev openblas:libopenblas-dev \
-              cmocka:libcmocka-dev zlib:zlib1g-dev
+              cmocka:libcmocka-dev zlib:zlib1g-dev libarchive:libarchive-dev
 TOOLS      := gcc:build-essential protoc-c:protobuf-c-compiler
 # Goals that need no libraries read no room's rules; every other goal first names what is missing and what brings it.
 ROOMS := $(if $(filter-out deps clean demo help,$(or $(MAKECMDGOALS),all)),base proto sandbox repos rollout learner tests)
