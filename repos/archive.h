@@ -10,7 +10,8 @@
  * - Symbolic links among a name's parents are followed inside the tree ("/" and ".." at the root are the root), as both do
  *   (fs.RootPath, securejoin): on a system whose /lib is a link, a later layer's lib/x belongs in usr/lib. The last component is
  *   never followed. Parents that no entry stated are made, 0755 root:root at time 0.
- * - A whiteout hides what lower layers brought, never what its own layer does, whatever the order (layer.md, Whiteouts).
+ * - A whiteout hides what lower layers brought, never what its own layer does, whatever the order (layer.md, Whiteouts). So its
+ *   path does not go through links of its own layer (umoci's does, containerd's too: there the order of entries decides).
  * - ".wh..wh.*" other than the opaque mark are what AUFS kept for itself, and are skipped.
  * - What has no place in a tree (devices, FIFOs) is refused, and so is a character device 0:0: overlayfs reads one as a whiteout,
  *   a layer must say it by name.
