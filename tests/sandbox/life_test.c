@@ -283,15 +283,21 @@ static void killed_before_it_began(void **state)
     for (int another = 0; another < 2; another++) {
         struct sandbox *s = NULL;
         struct outcome o = { 0 };
+        uint64_t used_ns = 0, peak = 0;
         if (another) {
             for (int i = 0; i < SLOTS; i++) {
                 o = box_once(c, BOX_EMPTY, usual, before);
+                used_ns = o.result.cpu_ns;
                 outcome_done(&o);
             }
             s = box_acquire(c, BOX_EMPTY, none);
         } else {
             s = box_acquire(c, BOX_EMPTY, usual);
             o = box_run(c, s, before);
+            used_ns = o.result.cpu_ns;
+            outcome_done(&o);
+            o = box_run(c, s, "true");          /* before Linux 6.12 the peak of version 2 is the sandbox's, not the run's */
+            peak = o.result.memory_bytes_peak;
             outcome_done(&o);
         }
         assert_int_equal(sandbox_run(s, &(struct sandbox_command){ .shell = "exec sleep 20" }, box_done, &o, &o.err), 0);
@@ -302,7 +308,8 @@ static void killed_before_it_began(void **state)
         assert_string_equal(o.output, "");
         assert_int_equal(o.result.output_bytes, 0);
         if (box_grouped(&o.result))
-            assert_true(o.result.cpu_ns < NS_PER_S / 10 && o.result.memory_bytes_peak < (uint64_t)30 << 20);
+            assert_true(o.result.cpu_ns < used_ns / 2 &&
+                        (o.result.memory_bytes_peak < (uint64_t)30 << 20 || peak > (uint64_t)30 << 20));
         outcome_done(&o);
         sandbox_close(s);
     }
@@ -379,7 +386,7 @@ static void jail_killed(bool whole)
                 victim = pids[m];
     }
     assert_int_equal(kill(victim, SIGKILL), 0);
-    assert_int_equal(box_wait(c, &a.come, 10000), ERR_LOST);
+    assert_int_equal(box_wait(c, &a.come, 60000), ERR_LOST);
     assert_true(o.come);
     assert_int_equal(o.rc, ERR_LOST);
     assert_int_equal(sandbox_acquire(c, &BOX_EMPTY, &usual, box_acquired, &a, &err), ERR_LOST);
@@ -387,7 +394,7 @@ static void jail_killed(bool whole)
     sandbox_close(s);
     sandbox_client_close(c);
     for (size_t i = 0; i < n; i++)
-        assert_true(dead_within(all[i], 3000));
+        assert_true(dead_within(all[i], 30000));
     assert_int_equal(mounts(), mounts_before);
     assert_false(box_alive(behind) || box_alive(before));
     for (int i = 0; i < 60 && groups_left(top); i++)    /* whichever of the two is left cleans up */
@@ -432,7 +439,7 @@ static void close_leaves_nothing(void **state)
     size_t n = descendants(NULL, all, 64);
     sandbox_client_close(c);
     for (size_t i = 0; i < n; i++)
-        assert_true(dead_within(all[i], 3000));
+        assert_true(dead_within(all[i], 30000));
     assert_false(groups_left(top));
     sandbox_close(s);                                   /* after its client: frees the handle */
 }
@@ -463,7 +470,7 @@ static void client_killed_leaves_nothing(void **state)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     for (size_t i = 0; i < n; i++)
-        assert_true(dead_within(all[i], 5000));
+        assert_true(dead_within(all[i], 30000));
     for (int i = 0; i < 100 && groups_left(top); i++)
         usleep(50000);
     assert_false(groups_left(top));
@@ -500,7 +507,7 @@ static void slot_heals(const char *victim)
     for (size_t i = 0; i < n; i++)
         kill(pids[i], SIGKILL);
     for (size_t i = 0; i < n; i++)
-        assert_true(dead_within(pids[i], 5000));
+        assert_true(dead_within(pids[i], 30000));
     usleep(100000);                             /* what hung on them dies a moment later */
     assert_int_equal(box_wait(c, &o.come, 10000), 0);
     if (strcmp(victim, "init") == 0)
@@ -539,7 +546,7 @@ static void crew_is_replaced(void **state)
             for (size_t i = 0; i < n; i++)
                 kill(pids[i], SIGKILL);
             for (size_t i = 0; i < n; i++)
-                assert_true(dead_within(pids[i], 5000));
+                assert_true(dead_within(pids[i], 30000));
             usleep(50000);                      /* the launcher tells it */
             if (s == NULL)
                 s = box_acquire(c, BOX_EMPTY, usual);
