@@ -61,6 +61,8 @@ struct waiting {                            /* an acquire: not sent yet, or not 
     struct waiting *next;
 };
 
+struct mounting { sandbox_file_cb cb; void *arg; struct mounting *next; };      /* an image: asked for, not answered */
+
 struct slot_view {
     bool ready;
     uint32_t generation;
@@ -76,6 +78,7 @@ struct sandbox_client {
     uint32_t slot_count;
     struct slot_view *slots;
     struct waiting *first, **last;          /* in order of asking */
+    struct mounting *mounting, **mounting_last;     /* likewise */
 };
 
 static void packed_done(struct packed *p)
@@ -156,6 +159,7 @@ int sandbox_client_start(struct sandbox_client **out, const char *jail_path, uin
     if (c == NULL)
         return err_set(err, ERR_LIMIT, "sandbox client: out of memory");
     c->last = &c->first;
+    c->mounting_last = &c->mounting;
     c->wanted = slots;
     c->sock = -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -209,6 +213,8 @@ void sandbox_client_close(struct sandbox_client *c)
     }
     for (struct waiting *w; (w = c->first) != NULL; waiting_free(w))
         c->first = w->next;
+    for (struct mounting *m; (m = c->mounting) != NULL; free(m))
+        c->mounting = m->next;
     free(c->slots);
     free(c);
 }
@@ -472,6 +478,37 @@ int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, 
     return ask_file(s, r, NULL, tree_fd, cb, arg, err);
 }
 
+int sandbox_image_mount(struct sandbox_client *c, const int *files, int count, sandbox_file_cb cb, void *arg, struct err *err)
+{
+    if (count < 1 || count > SANDBOX_IMAGE_FILES)
+        return err_set(err, ERR_USAGE, "image of %d files: want 1 to %d", count, SANDBOX_IMAGE_FILES);
+    for (int i = 0; i < count; i++)
+        if (!grant_file_fits(files[i]))
+            return err_set(err, ERR_USAGE, "descriptor %d: want a file opened for reading alone", files[i]);
+    struct mounting *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return err_set(err, ERR_LIMIT, "image: out of memory");
+    const struct grant_request r = { .kind = GRANT_MOUNT, .option = (uint32_t)count - 1 };
+    int rc = send_request(c, &r, files, count, err);
+    if (rc < 0) {
+        free(m);
+        return rc;
+    }
+    *m = (struct mounting){ cb, arg, NULL };
+    *c->mounting_last = m;
+    c->mounting_last = &m->next;
+    return 0;
+}
+
+void sandbox_image_unmount(struct sandbox_client *c, int dir)
+{
+    const struct grant_request r = { .kind = GRANT_UNMOUNT };
+    struct err err;
+    if (!c->lost && send_request(c, &r, &dir, 1, &err) < 0)
+        shutdown(c->sock, SHUT_RDWR);               /* the next dispatch finds the end */
+    close(dir);
+}
+
 /* Kill and close have no way to fail: a jail that does not even take them is given up. */
 static void send_or_lose(struct sandbox *s, uint32_t kind)
 {
@@ -605,6 +642,21 @@ static void filed(struct sandbox_client *c, const struct grant_answer *a, int *f
     cb(s->filed_arg, a->rc, fd, a->rc < 0 ? why : NULL);
 }
 
+static void mounted(struct sandbox_client *c, const struct grant_answer *a, int *fds, int nfds, const struct err *why)
+{
+    struct mounting *m = c->mounting;
+    if (m == NULL)
+        return;
+    c->mounting = m->next;
+    if (m->next == NULL)
+        c->mounting_last = &c->mounting;
+    int fd = a->rc == 0 && nfds == 1 ? fds[0] : -1;
+    if (fd >= 0)
+        fds[0] = -1;
+    m->cb(m->arg, a->rc, fd, a->rc < 0 ? why : NULL);
+    free(m);
+}
+
 static void lose(struct sandbox_client *c)
 {
     struct err err;
@@ -639,6 +691,9 @@ static void lose(struct sandbox_client *c)
         waiting_free(w);
     }
     c->last = &c->first;
+    const struct grant_answer lost = { .rc = ERR_LOST };
+    while (c->mounting != NULL)
+        mounted(c, &lost, NULL, 0, &err);
 }
 
 int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
@@ -668,6 +723,8 @@ int sandbox_client_dispatch(struct sandbox_client *c, struct err *err)
             done(c, &a, fds, nfds, &why);
         else if (a.kind == GRANT_FILED)
             filed(c, &a, fds, nfds, &why);
+        else if (a.kind == GRANT_MOUNTED)
+            mounted(c, &a, fds, nfds, &why);
         for (int i = 0; i < nfds; i++)
             if (fds[i] >= 0)
                 close(fds[i]);

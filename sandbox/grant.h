@@ -1,7 +1,8 @@
 /*
  * grant.h - what a client and its jail say to each other: fixed structs, one per packet.
  *
- * The jail answers requests by a table per slot state (jail.c). A request outside its row, with a
+ * The jail answers requests by a table per slot state (jail.c), and those about images, which are no slot's, in
+ * their order. A request outside its row, with a
  * wrong generation, a wrong size or a wrong set of descriptors ends the connection, and with it
  * every sandbox of that client. Descriptors travel beside the struct in the order of the bits of
  * `fds`; each is checked for its type before use.
@@ -23,8 +24,9 @@
 enum grant_kind {
     /* requests */
     GRANT_ACQUIRE = 1, GRANT_RUN, GRANT_KILL, GRANT_CLOSE, GRANT_READ, GRANT_LIST, GRANT_WRITE, GRANT_DIFF,
+    GRANT_MOUNT, GRANT_UNMOUNT,
     /* answers */
-    GRANT_HELLO = 64, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE, GRANT_FILED,
+    GRANT_HELLO = 64, GRANT_READY, GRANT_ACQUIRED, GRANT_DONE, GRANT_FILED, GRANT_MOUNTED,
     GRANT_KIND_COUNT
 };
 
@@ -47,7 +49,8 @@ enum { GRANT_ACQUIRE_RUN = 1 };
 
 struct grant_request {
     uint32_t kind, slot, generation, fds;
-    uint32_t option;                    /* bits of GRANT_ACQUIRE_* and GRANT_RUN_*; write: mode of the file; zero elsewhere */
+    uint32_t option;                    /* bits of GRANT_ACQUIRE_* and GRANT_RUN_*; write: mode of the file; mount: how many data
+                                         * files follow the image; zero elsewhere */
     uint32_t profile;                   /* acquire only, as the limits; zero elsewhere */
     struct sandbox_limits limits;       /* acquire only; zero elsewhere */
 };
@@ -72,4 +75,12 @@ static inline bool grant_stream_fits(int fd, bool input)
     return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != (input ? O_WRONLY : O_RDONLY) && fstat(fd, &st) == 0 &&
            (S_ISFIFO(st.st_mode) || (input && S_ISREG(st.st_mode)) ||
             (S_ISSOCK(st.st_mode) && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM));
+}
+
+/* A file that nobody can change by this descriptor. */
+static inline bool grant_file_fits(int fd)
+{
+    struct stat st;
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) == O_RDONLY && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }

@@ -356,6 +356,10 @@ static int borrow_dir(struct jail *j, struct slot *s, int dir, bool *out_own, st
         s->owner_uid = st.st_uid;
         s->owner_gid = st.st_gid;
     }
+    /* An image that was mounted here? */
+    int ours = j->rootless ? -1 : mount_clone(dir, other ? s->owner_ns : s->kit.userns, out_own, err);
+    if (ours >= 0 || (!j->rootless && err->sys != EINVAL))
+        return ours;
     if (setns(j->host_ns, CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "mount namespace of the client");
     own_fd here = j->rootless ? same_dir(path, &st) : -1;
@@ -498,6 +502,27 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
     return 0;
 }
 
+/* Images: of no slot, and answered in the order of the requests. */
+static int on_image(struct jail *j, const struct grant_request *r, const int *fds, int nfds, struct err *err)
+{
+    struct err why = { 0 };
+    const int files = r->kind == GRANT_UNMOUNT ? 1 : (int)(r->option & 63) + 1;
+    if (r->option >= SANDBOX_IMAGE_FILES || (r->kind == GRANT_UNMOUNT && r->option != 0) || r->fds != 0 || nfds != files)
+        return err_set(err, ERR_PROTOCOL, "image of %d files", nfds);
+    if (r->kind == GRANT_UNMOUNT) {
+        mount_image_end(fds[0]);
+        return 0;
+    }
+    for (int i = 0; i < nfds; i++)
+        if (!grant_file_fits(fds[i]))
+            return err_set(err, ERR_PROTOCOL, "an image's file can be written to or is none");
+    own_fd dir = mount_image(fds, nfds, &why);
+    struct grant_answer a = { .kind = GRANT_MOUNTED, .rc = dir < 0 ? why.code : 0, .sys = why.sys };
+    memcpy(a.msg, why.msg, sizeof a.msg);
+    jail_answer(j, &a, (int[]){ dir }, dir >= 0);
+    return 0;
+}
+
 typedef int (*request_fn)(struct jail *, struct slot *, struct grant_request *, int *, struct err *);
 #define BIT(state) (1u << (state))
 #define IDLE_STATES (BIT(SLOT_HELD) | BIT(SLOT_DEAD))
@@ -518,6 +543,8 @@ static const struct { request_fn run; unsigned states; uint32_t fds_must, fds_ma
 
 static int request(struct jail *j, struct grant_request *r, int *fds, int nfds, struct err *err)
 {
+    if (r->kind == GRANT_MOUNT || r->kind == GRANT_UNMOUNT)
+        return on_image(j, r, fds, nfds, err);
     if (r->kind == 0 || r->kind >= sizeof requests / sizeof requests[0] || r->slot >= j->slot_count)
         return err_set(err, ERR_PROTOCOL, "request %u for slot %u", r->kind, r->slot);
     struct slot *s = &j->slots[r->slot];

@@ -7,9 +7,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -21,6 +23,9 @@
 
 #ifndef MOUNT_ATTR_IDMAP
 #define MOUNT_ATTR_IDMAP 0x00100000
+#endif
+#ifndef EFSCORRUPTED
+#define EFSCORRUPTED EUCLEAN
 #endif
 #define WIPE_ENTRIES_MAX 4096           /* more than that and a new world is made sooner than the old one is cleaned */
 #define WIPE_DEPTH_MAX 40
@@ -221,7 +226,8 @@ int mount_jail(struct err *err)
     own_fd fd = fresh("tmpfs", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     if (fd < 0)
         return fd;
-    if (mkdirat(fd, "top", 0755) < 0 || mkdirat(fd, "top/etc", 0755) < 0 || mkdirat(fd, "lower", 0700) < 0)
+    if (mkdirat(fd, "top", 0755) < 0 || mkdirat(fd, "top/etc", 0755) < 0 || mkdirat(fd, "lower", 0700) < 0 ||
+        mkdirat(fd, "images", 0700) < 0)
         return err_sys(err, ERR_SYS, "etc template");
     own_fd etc = openat(fd, "top/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = etc < 0 ? err_sys(err, ERR_SYS, "etc template") : etc_fill(etc, err);
@@ -240,6 +246,74 @@ int mount_clone(int fd, int userns, bool *out_own, struct err *err)
     struct mount_attr map = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
     *out_own = userns >= 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &map, sizeof map) == 0;
     return give_fd(&tree);
+}
+
+/* Before Linux 6.12 a file is no source of a mount: a loop device that is gone with its last user. Returns it, owned. */
+static int loop_over(int file, char *out_path, size_t size, struct err *err)
+{
+    own_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    for (int tries = 0; control >= 0 && tries < 16; tries++) {
+        int number = ioctl(control, LOOP_CTL_GET_FREE);
+        struct loop_config c = { .fd = (uint32_t)file, .info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR };
+        snprintf(out_path, size, "/dev/loop%d", number);
+        own_fd loop = number < 0 ? -1 : open(out_path, O_RDONLY | O_CLOEXEC);
+        if (loop >= 0 && ioctl(loop, LOOP_CONFIGURE, &c) == 0)
+            return give_fd(&loop);
+        if (errno != EBUSY)                     /* somebody else took it */
+            break;
+    }
+    return err_sys(err, ERR_DENIED, "image: a loop device, which this kernel needs for it");
+}
+
+static int image_create(const int *files, int count, bool by_loops, struct err *err)
+{
+    int loops[SANDBOX_IMAGE_FILES], opened = 0, rc = 0;
+    own_fd fs = fsopen("erofs", FSOPEN_CLOEXEC);
+    if (fs < 0)
+        return err_sys(err, ERR_DENIED, "image: file system erofs");
+    for (int i = 0; rc == 0 && i < count; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", files[i]);
+        if (by_loops && (rc = loops[opened] = loop_over(files[i], path, sizeof path, err)) >= 0)
+            opened++;
+        if (rc >= 0)
+            rc = fsconfig(fs, FSCONFIG_SET_STRING, i == 0 ? "source" : "device", path, 0) < 0 ? err_sys(err, ERR_DENIED, "image") : 0;
+    }
+    if (rc == 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        rc = err_sys(err, errno == EINVAL || errno == EFSCORRUPTED ? ERR_BAD_INPUT : ERR_DENIED, "image: mount");
+    for (int i = 0; i < opened; i++)
+        close(loops[i]);                        /* the mount has them now */
+    if (rc < 0)
+        return rc;
+    int fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+    return fd >= 0 ? fd : err_sys(err, ERR_DENIED, "image: mount");
+}
+
+#define IMAGES "/tmp/images/"                   /* below what mount_jail() made */
+
+int mount_image(const int *files, int count, struct err *err)
+{
+    static unsigned number;
+    char at[sizeof IMAGES + 12];
+    own_fd fd = image_create(files, count, false, err);
+    if (fd < 0 && err->sys == ENOTBLK)
+        fd = image_create(files, count, true, err);
+    if (fd < 0)
+        return err->code;
+    snprintf(at, sizeof at, IMAGES "%u", number++);
+    if (mkdir(at, 0700) < 0 || attach_ours(fd, AT_FDCWD, at, err) < 0)
+        return err_sys(err, ERR_SYS, "image: directory");
+    return give_fd(&fd);
+}
+
+void mount_image_end(int dir)
+{
+    char link[32], at[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+    ssize_t n = readlink(link, at, sizeof at - 1);
+    at[n < 0 ? 0 : n] = '\0';
+    if (strncmp(at, IMAGES, strlen(IMAGES)) == 0 && umount2(at, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+        rmdir(at);
 }
 
 /* The mode is as given: the umask of launchers is 0. */

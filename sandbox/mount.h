@@ -26,6 +26,11 @@ MUST_CHECK int mount_jail(struct err *err);
 /* A detached copy of the mount at `fd`, read-only, idmapped by `userns` where the file system can
  * do it (*out_own true). Returns the descriptor, owned. The caller must be in the mount's namespace. */
 MUST_CHECK int mount_clone(int fd, int userns, bool *out_own, struct err *err);
+/* Jail: an erofs image, files[0], with its data files, mounted read-only in the jail's mount namespace. Returns its directory,
+ * owned. The kernel parses it: whoever may ask for that is trusted with the kernel. */
+MUST_CHECK int mount_image(const int *files, int count, struct err *err);
+/* It goes when nobody has it any more. `dir` stays the caller's. */
+void mount_image_end(int dir);
 /* Own mount namespace with the lower layers at /lower. Sets kit->plan.own. */
 MUST_CHECK int mount_lower(struct kit *kit, struct err *err);
 

@@ -28,11 +28,12 @@ $(BIN)/assay-jail: $(JAIL_OBJS) $(B)/libbase.a
 -include $(SANDBOX_OBJS:.o=.d) $(JAIL_OBJS:.o=.d)
 
 SANDBOX_TESTS := $(addprefix $(B)/tests/sandbox/,run_test exact_test stream_test files_test tree_test life_test net_test warm_test \
-                   profile_test seccomp_test landlock_test isolation_test cgroup_test soak_test pool_test rootless_test)
+                   profile_test seccomp_test landlock_test isolation_test cgroup_test soak_test pool_test image_test rootless_test)
 UNIT_TESTS += $(SANDBOX_TESTS)
 $(SANDBOX_TESTS): $(B)/%: $(B)/%.o $(B)/libsandbox.a $(B)/libbase.a | $(BIN)/assay-jail
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka -lseccomp $(LIBS_base)
+$(B)/tests/sandbox/image_test: $(B)/repos/image.o
 $(B)/tests/sandbox/landlock_test: $(B)/sandbox/landlock.o
 $(B)/tests/sandbox/seccomp_test: $(B)/sandbox/seccomp.o
 $(B)/tests/sandbox/net_test: $(B)/sandbox/net.o $(B)/sandbox/siphash.o

@@ -251,5 +251,16 @@ MUST_CHECK int sandbox_list(struct sandbox *s, const char *path, sandbox_file_cb
 MUST_CHECK int sandbox_diff(struct sandbox *s, int tree_fd, sandbox_file_cb cb, void *arg, struct err *err);
 /* End a run early; its callback comes with SANDBOX_END_KILLED. Harmless when none is running. */
 void sandbox_kill(struct sandbox *s);
+/*
+ * Have an erofs image mounted, read-only: files[0] is it, the others are its data files, in the order of its device table, all
+ * opened for reading (borrowed), at most SANDBOX_IMAGE_FILES. The callback gets rc 0 and a directory (owned by the receiver) to be
+ * given as tree_fd or root_fd, which costs less than another directory does; or rc < 0: ERR_DENIED where this kernel or a
+ * jail without root cannot, ERR_BAD_INPUT for what is no image. From files before Linux 6.12 it takes loop devices.
+ */
+#define SANDBOX_IMAGE_FILES 8
+MUST_CHECK int sandbox_image_mount(struct sandbox_client *c, const int *files, int count, sandbox_file_cb cb, void *arg,
+                                   struct err *err);
+/* It is not needed any more by those to come: `dir` is closed. Sandboxes that have it keep it. */
+void sandbox_image_unmount(struct sandbox_client *c, int dir);
 /* Give the sandbox back; no callback of it fires after this. NULL is fine. */
 void sandbox_close(struct sandbox *s);
