@@ -517,7 +517,8 @@ static int on_image(struct jail *j, const struct grant_request *r, const int *fd
         if (!grant_file_fits(fds[i]))
             return err_set(err, ERR_PROTOCOL, "an image's file can be written to or is none");
     own_fd dir = mount_image(fds, nfds, &why);
-    struct grant_answer a = { .kind = GRANT_MOUNTED, .rc = dir < 0 ? why.code : 0, .sys = why.sys };
+    struct grant_answer a = { .kind = GRANT_MOUNTED, .rc = dir < 0 ? why.code : 0, .sys = why.sys,
+                              .fds = dir >= 0 ? GRANT_HAS_OUTPUT : 0 };
     memcpy(a.msg, why.msg, sizeof a.msg);
     jail_answer(j, &a, (int[]){ dir }, dir >= 0);
     return 0;

@@ -108,6 +108,7 @@ static struct input *input;
 static bool drain;                                          /* events come before the next operation */
 static int settling;                                        /* steps since the input was over */
 static struct ring rings[SLOTS];
+static uint32_t images;                                     /* mounts that are not answered */
 static struct { uint32_t acquires, runs, files, of; } pending[SLOTS];    /* of: generation of the runs */
 static struct { struct grant_request r; int n, nfds; struct slot slots[SLOTS]; } last;  /* frame that was taken, and before it */
 
@@ -265,6 +266,13 @@ int mount_clone(int fd, int userns, bool *own, struct err *err)
     *own = !(broken & TREE_COPIED);
     return refuse(BAD_MOUNT, err) < 0 ? err->code : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
+int mount_image(const int *files, int count, struct err *err)
+{
+    if (count < 1 || count > SANDBOX_IMAGE_FILES)
+        abort();
+    return refuse(BAD_MOUNT, err) < 0 ? err->code : fcntl(files[count - 1], F_DUPFD_CLOEXEC, 0);
+}
+void mount_image_end(int dir) { (void)dir; }
 void cgroup_open(struct cgroup_host *h) { (void)h; }
 void cgroup_close(const struct cgroup_host *h) { (void)h; }
 int cgroup_slot_make(struct cgroup_slot *s, const struct cgroup_host *h, uint32_t slot, struct err *err)
@@ -358,7 +366,7 @@ static void once(void)
         abort();
     dup3(pair[0], kinds[5], O_CLOEXEC);                     /* to an agent */
     agent = pair[1];
-    dup3(open("/proc/self/exe", O_PATH | O_CLOEXEC), kinds[6], O_CLOEXEC);
+    dup3(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), kinds[6], O_CLOEXEC);
     if ((socketpair)(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         abort();
     dup3(pair[0], kinds[7], O_CLOEXEC);                     /* a stream of the client's */
@@ -394,6 +402,8 @@ static void read_answers(void)
             abort();
         if (a.kind == GRANT_FILED && pending[a.slot].files-- == 0 && !jail->over)
             abort();
+        if (a.kind == GRANT_MOUNTED && images-- == 0 && !jail->over)
+            abort();
         if (a.kind == GRANT_DONE && a.rc == 0 && ((int)a.result.end < 0 || a.result.end >= SANDBOX_END_COUNT))
             abort();
         for (int i = 0; i < nfds; i++) {
@@ -413,6 +423,13 @@ static void check_taken(void)
     last.n = 0;
     if (n == 0)
         return;
+    if (n == (int)sizeof *r && (r->kind == GRANT_MOUNT || r->kind == GRANT_UNMOUNT)) {
+        const uint32_t files = r->kind == GRANT_MOUNT ? r->option + 1 : 1;
+        if (r->fds != 0 || files > SANDBOX_IMAGE_FILES || (uint32_t)nfds != files || (r->kind == GRANT_UNMOUNT && r->option != 0))
+            abort();
+        images += r->kind == GRANT_MOUNT;
+        return;
+    }
     if (n < (int)sizeof *r || n > (int)(sizeof *r + GRANT_INLINE_MAX) || (n > (int)sizeof *r && r->kind != GRANT_RUN) ||
         r->kind < GRANT_ACQUIRE || r->kind > GRANT_DIFF || r->slot >= SLOTS)
         abort();
@@ -568,6 +585,10 @@ static void request_nearly_right(const struct slot *s, uint32_t what)
         packet.r.limits.network = option & 3;
     else
         packet.r.option = option & 127;
+    if (packet.r.kind == GRANT_MOUNT || packet.r.kind == GRANT_UNMOUNT) {
+        packet.r.fds = option & 32;
+        packet.r.option = packet.r.kind == GRANT_MOUNT && mask != 0 && !(option & 64) ? (uint32_t)__builtin_popcount(mask) - 1 : option & 7;
+    }
     frame_of_client(&packet, sizeof packet.r + text, fds, descriptors(input, (uint32_t)__builtin_popcount(mask), fds));
 }
 
@@ -804,6 +825,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     drain = true;
     input = &in;
     memset(pending, 0, sizeof pending);
+    images = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, maker_pair) < 0)
         abort();
@@ -834,7 +856,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         abort();
     read_answers();
     for (uint32_t i = 0; i < SLOTS; i++) {
-        if (!j.over && (pending[i].acquires != 0 || pending[i].runs != 0 || pending[i].files != 0 || slots[i].sock >= 0 ||
+        if (!j.over && (images != 0 || pending[i].acquires != 0 || pending[i].runs != 0 || pending[i].files != 0 || slots[i].sock >= 0 ||
                         slots[i].launcher_fd >= 0 || j.births != 0))
             abort();
         drop_errors(&slots[i]);
