@@ -288,6 +288,20 @@ static int send_request(struct sandbox_client *c, const struct grant_request *r,
     return c->lost ? err_set(err, ERR_LOST, "the jail is gone") : frame_send(c->sock, r, sizeof *r, fds, nfds, err);
 }
 
+/* What has no way to fail: a jail that does not even take it is given up. */
+static void send_or_lose(struct sandbox_client *c, const struct grant_request *r, const int *fds, int nfds)
+{
+    struct err err;
+    if (!c->lost && send_request(c, r, fds, nfds, &err) < 0)
+        shutdown(c->sock, SHUT_RDWR);               /* the next dispatch finds the end */
+}
+
+static void send_about(const struct sandbox *s, uint32_t kind)
+{
+    const struct grant_request r = { .kind = kind, .slot = s->slot, .generation = s->generation };
+    send_or_lose(s->client, &r, NULL, 0);
+}
+
 static int send_run(struct sandbox_client *c, uint32_t slot, uint32_t generation, struct packed *p, struct err *err)
 {
     struct grant_request r = { .kind = GRANT_RUN, .slot = slot, .generation = generation, .fds = p->which,
@@ -503,25 +517,14 @@ int sandbox_image_mount(struct sandbox_client *c, const int *files, int count, s
 void sandbox_image_unmount(struct sandbox_client *c, int dir)
 {
     const struct grant_request r = { .kind = GRANT_UNMOUNT };
-    struct err err;
-    if (!c->lost && send_request(c, &r, &dir, 1, &err) < 0)
-        shutdown(c->sock, SHUT_RDWR);               /* the next dispatch finds the end */
+    send_or_lose(c, &r, &dir, 1);
     close(dir);
-}
-
-/* Kill and close have no way to fail: a jail that does not even take them is given up. */
-static void send_or_lose(struct sandbox *s, uint32_t kind)
-{
-    struct err err;
-    struct grant_request r = { .kind = kind, .slot = s->slot, .generation = s->generation };
-    if (send_request(s->client, &r, NULL, 0, &err) < 0)
-        shutdown(s->client->sock, SHUT_RDWR);       /* the next dispatch finds the end */
 }
 
 void sandbox_kill(struct sandbox *s)
 {
-    if (s->running && !s->lost && s->client != NULL)
-        send_or_lose(s, GRANT_KILL);
+    if (s->running && s->client != NULL)
+        send_about(s, GRANT_KILL);
 }
 
 void sandbox_close(struct sandbox *s)
@@ -529,8 +532,7 @@ void sandbox_close(struct sandbox *s)
     if (s == NULL)
         return;
     if (s->client != NULL) {
-        if (!s->lost)
-            send_or_lose(s, GRANT_CLOSE);
+        send_about(s, GRANT_CLOSE);
         s->client->slots[s->slot].held = NULL;
         s->client->open--;
     }
@@ -570,9 +572,7 @@ static void acquired(struct sandbox_client *c, const struct grant_answer *a, int
         if (rc == 0) {
             struct grant_request r = { .kind = GRANT_CLOSE, .slot = a->slot, .generation = v->generation };
             rc = err_set(&err, ERR_LIMIT, "sandbox: out of memory");
-            struct err ignored;
-            if (send_request(c, &r, NULL, 0, &ignored) < 0)
-                shutdown(c->sock, SHUT_RDWR);
+            send_or_lose(c, &r, NULL, 0);
         }
     }
     w->cb(w->arg, rc, s, rc < 0 ? &err : NULL);

@@ -8,6 +8,7 @@
  * `fds`; each is checked for its type before use.
  */
 #pragma once
+#include "base/clock.h"
 #include "base/err.h"
 #include "sandbox/sandbox.h"
 #include <fcntl.h>

@@ -506,8 +506,8 @@ static int on_close(struct jail *j, struct slot *s, struct grant_request *r, int
 static int on_image(struct jail *j, const struct grant_request *r, const int *fds, int nfds, struct err *err)
 {
     struct err why = { 0 };
-    const int files = r->kind == GRANT_UNMOUNT ? 1 : (int)(r->option & 63) + 1;
-    if (r->option >= SANDBOX_IMAGE_FILES || (r->kind == GRANT_UNMOUNT && r->option != 0) || r->fds != 0 || nfds != files)
+    const uint32_t files_max = r->kind == GRANT_MOUNT ? SANDBOX_IMAGE_FILES : 1;
+    if (r->option >= files_max || (uint32_t)nfds != r->option + 1 || r->fds != 0)
         return err_set(err, ERR_PROTOCOL, "image of %d files", nfds);
     if (r->kind == GRANT_UNMOUNT) {
         mount_image_end(fds[0]);
@@ -766,8 +766,8 @@ static int open_all(struct jail *j, struct err *err)
         return err_set(err, ERR_LIMIT, "%u slots: out of memory", j->slot_count);
     for (uint32_t i = 0; i < j->slot_count; i++) {
         struct slot *s = &j->slots[i];
-        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1, .report_fd = -1, .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1,
-                            .kit = common };
+        *s = (struct slot){ .sock = -1, .launcher_fd = -1, .run_fd = -1, .door = -1, .command = -1, .report_fd = -1,
+                            .owner_ns = -1, .streams = { -1, -1, -1 }, .errors_fd = -1, .kit = common };
         s->kit.slot = i;
         s->kit.uid = j->rootless ? 0 : j->uid_first + i;
         s->kit.ring = (struct ring *)(void *)(ring + i * RING_STRIDE);

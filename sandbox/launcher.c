@@ -834,10 +834,12 @@ static int namespaces_renew(struct launcher *l, struct err *err)
     return 0;
 }
 
-/* The world of a zygote that has begun, and the rest of the crew. */
+/* A world, and its first crew. */
 static int world_begin(struct launcher *l, struct err *err)
 {
-    int rc = mount_world(&l->world, l->kit, err);
+    int rc = zygote_begin(l, err);
+    if (rc == 0)
+        rc = mount_world(&l->world, l->kit, err);
     if (rc == 0)
         rc = ipc_watch(&l->ipc, l->kit, &l->world, err);
     if (rc == 0)
@@ -885,9 +887,7 @@ static int world_anew(struct launcher *l, struct err *err)
     l->kit->userns = l->userns;
     if (setns(l->lower, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0)
         return err_sys(err, ERR_SYS, "new mount namespace");
-    int rc = zygote_begin(l, err);
-    if (rc == 0)
-        rc = world_begin(l, err);
+    int rc = world_begin(l, err);
     crew_reap(l, zygote, reaper);               /* what they hold counts for the next sandbox */
     return rc;
 }
@@ -897,19 +897,16 @@ static bool reset(struct launcher *l, bool killed)
 {
     struct note ready = { .kind = NOTE_READY };
     struct err err = { 0 };
-    bool is_new = false;
     if (killed || l->forked || l->command_fd >= 0)
         crew_end(l);
     streams_end(l);
     l->start[0] = '\0';
     const bool as_new = l->kit->profile == SANDBOX_STRICT && (!l->hosted || alone(l)) && world_reset(&l->world, l->kit) &&
                         mount_cpus(&l->world, l->kit->cpus, &err) == 0;
+    bool is_new = !as_new;
     int rc = namespaces_renew(l, &err);
-    if (rc == 0 && as_new)
-        rc = l->ready ? 0 : crew_start(l, &is_new, &err);
-    else if (rc == 0)
-        rc = world_anew(l, &err);
-    is_new |= !as_new;
+    if (rc == 0)
+        rc = !as_new ? world_anew(l, &err) : l->ready ? 0 : crew_start(l, &is_new, &err);
     if (rc < 0)
         return false;                           /* another launcher fares better, or tells why not */
     if (is_new)
@@ -1013,8 +1010,6 @@ static APART int begin(struct launcher *l)
     if (rc == 0 && sethostname(ETC_HOSTNAME, sizeof ETC_HOSTNAME - 1) < 0)
         rc = err_sys(&err, ERR_SYS, "host name");
     if (rc == 0)
-        rc = zygote_begin(l, &err);
-    if (rc == 0)
         rc = world_begin(l, &err);
     if (rc == 0)
         crew_tell(l, true);
@@ -1028,8 +1023,8 @@ static void launcher(void *beginning)
 {
     static uint8_t bytes[RELAY_COUNT][RELAY_BYTES];
     struct beginning *b = beginning;
-    struct launcher l = { .kit = &b->kit, .net = &b->net, .lower = b->lower, .userns = b->kit.userns, .procs = -1, .zygote_sock = -1, .reaper_fd = -1,
-                          .room = -1, .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 },
+    struct launcher l = { .kit = &b->kit, .net = &b->net, .lower = b->lower, .userns = b->kit.userns, .procs = -1,
+                          .zygote_sock = -1, .reaper_fd = -1, .room = -1, .pid1.limits = -1, .command_fd = -1, .sock = -1, .output = { -1, -1 },
                           .rings = { b->kit.ring }, .declared = -1 };
     for (int i = 0; i < RELAY_COUNT; i++)
         l.relays[i] = (struct relay){ .from = -1, .to = -1, .bytes = bytes[i] };

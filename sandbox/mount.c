@@ -301,9 +301,10 @@ int mount_image(const int *files, int count, struct err *err)
     if (fd < 0)
         return err->code;
     snprintf(at, sizeof at, IMAGES "%u", number++);
-    if (mkdir(at, 0700) < 0 || attach_ours(fd, AT_FDCWD, at, err) < 0)
+    if (mkdir(at, 0700) < 0)
         return err_sys(err, ERR_SYS, "image: directory");
-    return give_fd(&fd);
+    int rc = attach_ours(fd, AT_FDCWD, at, err);
+    return rc < 0 ? rc : give_fd(&fd);
 }
 
 void mount_image_end(int dir)
