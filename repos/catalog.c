@@ -90,36 +90,17 @@ const char *const catalog_sql[STMT_N] = {
 
 int catalog_db_err(const struct catalog *c, int rc, const char *what, struct err *err)
 {
-    int code = ERR_SYS;
-    switch (rc & 0xff) {
-    case SQLITE_CORRUPT: case SQLITE_NOTADB: case SQLITE_FORMAT: code = ERR_CORRUPT; break;
-    case SQLITE_BUSY: case SQLITE_LOCKED: code = ERR_BUSY; break;
-    case SQLITE_PERM: case SQLITE_READONLY: case SQLITE_AUTH: code = ERR_DENIED; break;
-    case SQLITE_NOMEM: case SQLITE_TOOBIG: case SQLITE_FULL: code = ERR_LIMIT; break;
-    case SQLITE_MISUSE: code = ERR_INTERNAL; break;
-    default: break;
-    }
-    return err_set(err, code, "catalog %s: %s: %s", c->path, what, c->db != NULL ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
+    return err_set(err, sql_code(rc), "catalog %s: %s: %s", c->path, what, c->db != NULL ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
 }
 
 /* The kept statement, ready for binding. Prepared at its first use. */
 int catalog_stmt(struct catalog *c, sqlite3_stmt **out, enum stmt which, struct err *err)
 {
-    if (c->stmt[which] == NULL) {
-        int rc = sqlite3_prepare_v3(c->db, catalog_sql[which], -1, SQLITE_PREPARE_PERSISTENT, &c->stmt[which], NULL);
-        if (rc != SQLITE_OK)
-            return catalog_db_err(c, rc, "prepare", err);
-    }
+    int rc = sql_prepare(c->db, &c->stmt[which], catalog_sql[which]);
+    if (rc != SQLITE_OK)
+        return catalog_db_err(c, rc, "prepare", err);
     *out = c->stmt[which];
     return 0;
-}
-
-void catalog_stmt_done(sqlite3_stmt **s)
-{
-    if (*s != NULL) {
-        sqlite3_reset(*s);
-        sqlite3_clear_bindings(*s);
-    }
 }
 
 static int run(struct catalog *c, enum stmt which, struct err *err)

@@ -7,7 +7,7 @@
  */
 #pragma once
 #include "repos/repos.h"
-#include <sqlite3.h>
+#include "repos/sql.h"
 
 /* One list of columns for every statement that reads or writes a row; the order is that of enum col. */
 #define SHORT_COLS "id,repo,base_commit,test_cmd,reader,environment,split,timeout_s,memory_mb,base_tree,snapshot,definition," \
@@ -37,9 +37,6 @@ struct catalog {
     char          path[4096];       /* for messages */
 };
 
-/* A stepped statement holds a read transaction until it is reset: never leave a function without. */
-void catalog_stmt_done(sqlite3_stmt **s);
-#define own_stmt __attribute__((cleanup(catalog_stmt_done))) sqlite3_stmt
 MUST_CHECK int catalog_stmt(struct catalog *c, sqlite3_stmt **out, enum stmt which, struct err *err);   /* ready for binding */
 int catalog_db_err(const struct catalog *c, int rc, const char *what, struct err *err);
 bool catalog_bind_text(sqlite3_stmt *s, int at, const char *text);

@@ -186,7 +186,7 @@ int catalog_list(struct catalog *c, struct task **out, uint32_t *out_count, cons
     int rc = walk_start(c, &w, after, f, err);
     if (rc == 0)
         rc = walk(c, &page, a, w.s, after, f, err);
-    catalog_stmt_done(&w.s);
+    sql_stmt_done(&w.s);
     buf_done(&w.query);
     if (rc < 0)
         return rc;

@@ -2,10 +2,10 @@
 #include "repos/data.h"
 #include "base/fault.h"
 #include "base/own.h"
+#include "repos/sql.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sqlite3.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -50,37 +50,17 @@ struct data {
 
 static int db_err(const struct data *d, int rc, const char *what, struct err *err)
 {
-    int code = ERR_SYS;
-    switch (rc & 0xff) {
-    case SQLITE_CORRUPT: case SQLITE_NOTADB: case SQLITE_FORMAT: code = ERR_CORRUPT; break;
-    case SQLITE_BUSY: case SQLITE_LOCKED: code = ERR_BUSY; break;
-    case SQLITE_PERM: case SQLITE_READONLY: case SQLITE_AUTH: code = ERR_DENIED; break;
-    case SQLITE_NOMEM: case SQLITE_TOOBIG: case SQLITE_FULL: code = ERR_LIMIT; break;
-    default: break;
-    }
-    return err_set(err, code, "data %s: index: %s: %s", d->name, what, sqlite3_errmsg(d->db));
+    return err_set(err, sql_code(rc), "data %s: index: %s: %s", d->name, what, sqlite3_errmsg(d->db));
 }
 
 static int stmt_get(struct data *d, sqlite3_stmt **out, enum stmt which, struct err *err)
 {
-    if (d->stmt[which] == NULL) {
-        int rc = sqlite3_prepare_v3(d->db, stmt_sql[which], -1, SQLITE_PREPARE_PERSISTENT, &d->stmt[which], NULL);
-        if (rc != SQLITE_OK)
-            return db_err(d, rc, "prepare", err);
-    }
+    int rc = sql_prepare(d->db, &d->stmt[which], stmt_sql[which]);
+    if (rc != SQLITE_OK)
+        return db_err(d, rc, "prepare", err);
     *out = d->stmt[which];
     return 0;
 }
-
-/* A stepped statement holds a read transaction until it is reset: never leave a function without. */
-static void own_stmt_done(sqlite3_stmt **s)
-{
-    if (*s != NULL) {
-        sqlite3_reset(*s);
-        sqlite3_clear_bindings(*s);
-    }
-}
-#define own_stmt __attribute__((cleanup(own_stmt_done))) sqlite3_stmt
 
 static int run(struct data *d, enum stmt which, struct err *err)
 {
